@@ -1,0 +1,8 @@
+"""`python -m headrace` is the `headrace` command."""
+
+import sys
+
+from headrace.service.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

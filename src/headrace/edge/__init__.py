@@ -1,0 +1,1 @@
+"""Fixed-memory tables, the agent, the relay and frames."""

@@ -1,0 +1,1 @@
+"""Nodes, shapes, statistics, cost, the search for a tree, routes and explain."""

@@ -1,0 +1,1 @@
+"""The command line, and the outermost loop where errors end."""

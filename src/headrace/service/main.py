@@ -1,0 +1,120 @@
+"""The `headrace` command: a table of sub-commands, loaded when called, and the place where every error ends."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import rich_click as click
+
+from headrace import __version__
+
+EXIT_OK = 0
+EXIT_MISTAKE = 1
+EXIT_INTERNAL = 70
+EXIT_INTERRUPTED = 130
+
+
+class Entry(NamedTuple):
+    """Where a sub-command lives (`module:attribute`) and what it does, in one line."""
+
+    target: str
+    summary: str
+
+
+COMMANDS: Mapping[str, Entry] = {
+    "parse": Entry("headrace.service.parse:parse", "Check queries and show how they are understood."),
+    "data": Entry("headrace.service.data:data", "Generate the papers' streams."),
+    "workload": Entry("headrace.service.workload:workload", "Generate the papers' sets of queries."),
+    "eval": Entry("headrace.service.eval:evaluate", "Answer queries over files, without Spark."),
+    "demo": Entry("headrace.service.demo:demo", "See many queries answered over one stream."),
+    "doctor": Entry("headrace.service.doctor:doctor", "Check this machine for what Headrace needs."),
+}
+
+EXTRA_OF_PACKAGE: Mapping[str, str] = {
+    "pyspark": "spark",
+    "pandas": "spark",
+    "matplotlib": "plot",
+    "polars": "bench",
+    "duckdb": "bench",
+}
+
+
+def load_command(name: str) -> click.Command:
+    """Import the sub-command called `name`."""
+    module, _, attribute = COMMANDS[name].target.partition(":")
+    try:
+        command = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise click.ClickException(f"'{name}' is not part of Headrace {__version__}.") from None
+    if not isinstance(command, click.Command):
+        raise TypeError(f"{COMMANDS[name].target} is not a click command")
+    return command
+
+
+class LazyGroup(click.RichGroup):
+    """A group that lists stand-ins and imports a sub-command when it is called."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else load_command(name), rest
+
+
+@click.group(
+    cls=LazyGroup,
+    commands={name: click.Command(name, help=entry.summary) for name, entry in COMMANDS.items()},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="headrace")
+def cli() -> None:
+    """Hundreds of continuous aggregate queries over one stream, answered by one shared plan."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    try:
+        status = cli.main(arguments, prog_name="headrace", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes once more on its way out: let it flush into nothing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_MISTAKE
+    except Exception as error:  # noqa: BLE001 - the outermost loop
+        return _report(error)
+    return status if isinstance(status, int) else EXIT_OK
+
+
+def _report(error: Exception) -> int:
+    """Tell the user what happened: a mistake in full, a missing extra by its name, a bug in one sentence."""
+    # Imported only here, so that `--help` does not pay for the model.
+    from headrace.model.errors import HeadraceError
+
+    if isinstance(error, HeadraceError):
+        click.echo(str(error), err=True)
+        return EXIT_MISTAKE
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package in EXTRA_OF_PACKAGE:
+        extra = EXTRA_OF_PACKAGE[package]
+        click.echo(f"This needs {package}, which is not installed: pip install 'headrace[{extra}]'.", err=True)
+        return EXIT_MISTAKE
+    if os.environ.get("HEADRACE_DEBUG") == "1":
+        traceback.print_exception(error)
+    click.echo(
+        f"Headrace stopped on an unexpected {type(error).__name__} ({error}): "
+        "please report it, with what HEADRACE_DEBUG=1 shows.",
+        err=True,
+    )
+    return EXIT_INTERNAL
