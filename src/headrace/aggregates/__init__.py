@@ -1,0 +1,1 @@
+"""The contract of an aggregate, the registry, and one file per family."""

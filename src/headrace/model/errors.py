@@ -1,0 +1,92 @@
+"""The one small tree of errors. Each has a stable code, a message and, where it helps, a detail, a hint and a spot."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open range of character positions in a source text."""
+
+    start: int
+    end: int
+
+
+class HeadraceError(Exception):
+    """Base of all errors that are the user's to mend. `str(error)` is the whole text that a person should see."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        span: Span | None = None,
+        source: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+        self.span = span
+        self.source = source
+
+    def __str__(self) -> str:
+        lines = [f"error[{self.code}]: {printable(self.message)}"]
+        if self.span is not None and self.source is not None:
+            lines += underline(self.source, self.span)
+        if self.detail:
+            lines.append(f"  = {printable(self.detail)}")
+        if self.hint:
+            lines.append(f"hint: {printable(self.hint)}")
+        return "\n".join(lines)
+
+
+class QueryError(HeadraceError):
+    """A statement that we can't take: syntax, names, types, limits."""
+
+
+class DataError(HeadraceError):
+    """Input data that does not fit its declaration."""
+
+
+class UnsupportedError(HeadraceError):
+    """A valid request that this run-time does not serve; the message says why and what does."""
+
+
+class UsageError(HeadraceError):
+    """A command or a call with arguments that do not fit: a missing file, a folder in use, a number out of range."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the known name that is most like `name`, or None if nothing comes close."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    matches = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    return f"did you mean '{by_lower[matches[0]]}'?" if matches else None
+
+
+def printable(text: str) -> str:
+    """Text that can't steer a terminal: control characters become visible marks."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def underline(source: str, span: Span, width: int = 100) -> list[str]:
+    """The line of `source` that holds the start of `span`, and carets under the spot."""
+    start = min(span.start, len(source))
+    line_number = source.count("\n", 0, start) + 1
+    line_start = source.rfind("\n", 0, start) + 1
+    line_end = source.find("\n", start)
+    line = source[line_start : len(source) if line_end < 0 else line_end]
+    column = start - line_start
+    carets = max(1, min(span.end - start, len(line) - column))
+    if column + carets > width:
+        cut = max(0, column - width // 2)
+        line, column = line[cut:], column - cut
+    line, carets = line[:width], max(1, min(carets, width - column))
+    margin = f"{line_number:>4}"
+    return [f"{margin} | {printable(line)}", f"{' ' * len(margin)} | {' ' * column}{'^' * carets}"]

@@ -1,0 +1,78 @@
+"""A query is a value: everything resolved, typed and in normal form, so that equal queries are equal values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.model.expressions import Aggregate, Expression, aggregates_in
+from headrace.model.schema import Column
+from headrace.model.windows import AnyWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the result."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKey:
+    """The row's expression must equal the table's column."""
+
+    expression: Expression
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A static table looked up by key. `relation` is the table's name in this query; `outer` keeps unmatched rows."""
+
+    table: str
+    relation: str
+    keys: tuple[JoinKey, ...]
+    outer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One continuous aggregate query. `outputs` always hold the window's bounds and all group-by expressions."""
+
+    stream: str
+    window: AnyWindow
+    outputs: tuple[Output, ...]
+    joins: tuple[Join, ...] = ()
+    where: Expression | None = None
+    group_by: tuple[Expression, ...] = ()
+    having: Expression | None = None
+    order_by: tuple[Order, ...] = ()
+    limit: int | None = None
+
+    def result_columns(self) -> tuple[Column, ...]:
+        return tuple(Column(output.name, output.expression.type) for output in self.outputs)
+
+    def results(self) -> Iterator[Expression]:
+        """What is computed when a window closes: outputs, ORDER BY, HAVING."""
+        yield from (output.expression for output in self.outputs)
+        yield from (order.expression for order in self.order_by)
+        yield from () if self.having is None else (self.having,)
+
+    def expressions(self) -> Iterator[Expression]:
+        """Every expression in the query."""
+        yield from (key.expression for join in self.joins for key in join.keys)
+        yield from () if self.where is None else (self.where,)
+        yield from self.group_by
+        yield from self.results()
+
+    def aggregates(self) -> tuple[Aggregate, ...]:
+        """The distinct aggregates that the query needs, in order of appearance."""
+        return tuple(dict.fromkeys(aggregate for tree in self.results() for aggregate in aggregates_in(tree)))

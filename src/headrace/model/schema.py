@@ -1,0 +1,109 @@
+"""What queries may name: streams, static tables, user functions; together the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
+
+from headrace.model.types import TIMESTAMP, DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: DataType
+
+
+def find_column(columns: Iterable[Column], name: str) -> Column | None:
+    """Names are case-insensitive and keep the case of their declaration."""
+    return next((column for column in columns if column.name.lower() == name.lower()), None)
+
+
+def check_columns(owner: str, columns: tuple[Column, ...]) -> None:
+    if not columns:
+        raise ValueError(f"{owner} has no columns")
+    seen: set[str] = set()
+    for column in columns:
+        if column.name.lower() in seen:
+            raise ValueError(f"{owner} has two columns named '{column.name}'")
+        seen.add(column.name.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream of rows with an event time.
+
+    `lateness_us` is how far behind the highest event time seen a row may come. `skew_us` is how far ahead of the clock
+    it may be, else it is a future row. A partition that sends nothing for `idle_us` of the clock no longer holds the
+    watermark back. `partition` names the column that tells the source's partitions apart. Naive times are read in
+    `zone`.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    event_time: str
+    lateness_us: int = 0
+    skew_us: int = 60_000_000
+    idle_us: int = 60_000_000
+    partition: str | None = None
+    zone: tzinfo = UTC
+
+    def __post_init__(self) -> None:
+        check_columns(self.name, self.columns)
+        column = find_column(self.columns, self.event_time)
+        if column is None or column.type != TIMESTAMP:
+            raise ValueError(f"the event time of {self.name} must be a TIMESTAMP column of it, not '{self.event_time}'")
+        object.__setattr__(self, "event_time", column.name)
+        if self.partition is not None:
+            partition = find_column(self.columns, self.partition)
+            if partition is None:
+                raise ValueError(f"{self.name} has no column '{self.partition}' to tell its partitions apart")
+            object.__setattr__(self, "partition", partition.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A static table, joined to the stream by key."""
+
+    name: str
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        check_columns(self.name, self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class UserFunction:
+    """A Python function that queries may call by name: opaque, deterministic, one value for one row."""
+
+    name: str
+    parameters: tuple[DataType, ...]
+    returns: DataType
+    implementation: Callable[..., object] = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    streams: tuple[Stream, ...] = ()
+    tables: tuple[Table, ...] = ()
+    functions: tuple[UserFunction, ...] = ()
+
+    def stream(self, name: str) -> Stream | None:
+        return next((stream for stream in self.streams if stream.name.lower() == name.lower()), None)
+
+    def table(self, name: str) -> Table | None:
+        return next((table for table in self.tables if table.name.lower() == name.lower()), None)
+
+    def function(self, name: str) -> UserFunction | None:
+        return next((function for function in self.functions if function.name.lower() == name.lower()), None)
+
+    def relation_names(self) -> list[str]:
+        return [stream.name for stream in self.streams] + [table.name for table in self.tables]
+
+    def with_relation(self, relation: Stream | Table) -> Catalog:
+        if relation.name.lower() in {name.lower() for name in self.relation_names()}:
+            raise ValueError(f"'{relation.name}' is declared already")
+        if isinstance(relation, Stream):
+            return replace(self, streams=(*self.streams, relation))
+        return replace(self, tables=(*self.tables, relation))

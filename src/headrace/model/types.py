@@ -1,0 +1,86 @@
+"""The types of the language: few, each with one meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+MAX_DECIMAL_DIGITS = 38
+MIN_BIGINT, MAX_BIGINT = -(2**63), 2**63 - 1
+
+# A value inside: NULL is None, a TIMESTAMP is int microseconds since the epoch, an ADDRESS a 128-bit int.
+Value = None | bool | int | float | Decimal | str
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """A type by name; DECIMAL also has digits in all (`precision`) and digits after the point (`scale`)."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.precision}, {self.scale})" if self.name == "DECIMAL" else self.name
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.name in ("BIGINT", "DOUBLE", "DECIMAL")
+
+
+BOOLEAN = DataType("BOOLEAN")
+BIGINT = DataType("BIGINT")
+DOUBLE = DataType("DOUBLE")
+STRING = DataType("STRING")
+TIMESTAMP = DataType("TIMESTAMP")
+ADDRESS = DataType("ADDRESS")
+NULL = DataType("NULL")
+"""The type of a bare NULL, which fits every other type."""
+
+# Other engines' names for the same thing. There is one integer and one floating type, both of 64 bits.
+TYPE_NAMES = {
+    "BOOLEAN": BOOLEAN,
+    "BOOL": BOOLEAN,
+    "BIGINT": BIGINT,
+    "LONG": BIGINT,
+    "INT": BIGINT,
+    "INTEGER": BIGINT,
+    "SMALLINT": BIGINT,
+    "TINYINT": BIGINT,
+    "DOUBLE": DOUBLE,
+    "FLOAT": DOUBLE,
+    "REAL": DOUBLE,
+    "STRING": STRING,
+    "VARCHAR": STRING,
+    "TEXT": STRING,
+    "TIMESTAMP": TIMESTAMP,
+    "ADDRESS": ADDRESS,
+    "INET": ADDRESS,
+}
+
+
+def decimal(precision: int, scale: int) -> DataType:
+    if not 1 <= precision <= MAX_DECIMAL_DIGITS or not 0 <= scale <= precision:
+        raise ValueError(f"DECIMAL({precision}, {scale}) needs 1 to 38 digits, and no more after the point than in all")
+    return DataType("DECIMAL", precision, scale)
+
+
+def as_decimal(data_type: DataType) -> DataType:
+    """The DECIMAL that holds every value of a BIGINT or DECIMAL."""
+    return decimal(19, 0) if data_type == BIGINT else data_type
+
+
+def common_type(left: DataType, right: DataType) -> DataType | None:
+    """The type that both sides take part in a comparison or a CASE with, or None if they don't mix."""
+    if right in (left, NULL):
+        return left
+    if left == NULL:
+        return right
+    if not (left.is_numeric and right.is_numeric):
+        return None
+    if DOUBLE in (left, right):
+        return DOUBLE
+    first, second = as_decimal(left), as_decimal(right)
+    scale = max(first.scale, second.scale)
+    whole_digits = max(first.precision - first.scale, second.precision - second.scale)
+    return decimal(max(1, min(MAX_DECIMAL_DIGITS, whole_digits + scale)), scale)

@@ -1,0 +1,113 @@
+"""Windows: which instances there are, where each begins and ends, in half-open intervals of int microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headrace.model.time import MAX_DURATION_US
+
+MAX_OVERLAP = 100_000
+"""How many instances of one window a row may lie in: range / slide at the most."""
+
+
+class Interval(NamedTuple):
+    """[start_us, end_us)."""
+
+    start_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Instances end at `k * slide + offset` and cover `[end - range, end)`; the offset is kept in [0, slide)."""
+
+    range_us: int
+    slide_us: int
+    offset_us: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.range_us <= MAX_DURATION_US or not 0 < self.slide_us <= MAX_DURATION_US:
+            raise ValueError("a window needs a range and a slide above zero, and at most 100 years")
+        if self.range_us > self.slide_us * MAX_OVERLAP:
+            raise ValueError(f"a row would lie in more than {MAX_OVERLAP:,} of its instances; use a longer slide")
+        object.__setattr__(self, "offset_us", self.offset_us % self.slide_us)
+
+    @classmethod
+    def aligned_at_start(cls, range_us: int, slide_us: int, start_us: int = 0) -> Window:
+        """The window whose instances *begin* at `k * slide + start`, as Spark's window() and HOP have it."""
+        return cls(range_us, slide_us, start_us + range_us)
+
+    def containing(self, time_us: int) -> Iterator[Interval]:
+        """The instances that hold a row of this time, by end."""
+        first = (time_us - self.offset_us) // self.slide_us * self.slide_us + self.offset_us + self.slide_us
+        for end_us in range(first, time_us + self.range_us + 1, self.slide_us):
+            yield Interval(end_us - self.range_us, end_us)
+
+    def ending_between(self, after_us: int, until_us: int) -> Iterator[Interval]:
+        """The instances that end after `after_us` and no later than `until_us`, by end."""
+        first = (after_us - self.offset_us) // self.slide_us * self.slide_us + self.offset_us + self.slide_us
+        for end_us in range(first, until_us + 1, self.slide_us):
+            yield Interval(end_us - self.range_us, end_us)
+
+    def count_ending(self, after_us: int, until_us: int) -> int:
+        return (until_us - self.offset_us) // self.slide_us - (after_us - self.offset_us) // self.slide_us
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedWindow:
+    """`[SLICES a, b, ...]` [HIFI 3.1]: consecutive slices that repeat from `offset` on, a result at the end of each."""
+
+    slices_us: tuple[int, ...]
+    offset_us: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.slices_us or min(self.slices_us) <= 0 or self.period_us > MAX_DURATION_US:
+            raise ValueError("slices must be above zero, and at most 100 years together")
+        total = len(self.slices_us)
+        shortest = next(
+            self.slices_us[:count]
+            for count in range(1, total + 1)
+            if total % count == 0 and self.slices_us[:count] * (total // count) == self.slices_us
+        )
+        object.__setattr__(self, "slices_us", shortest)
+        object.__setattr__(self, "offset_us", self.offset_us % sum(shortest))
+
+    @property
+    def period_us(self) -> int:
+        return sum(self.slices_us)
+
+    def _from(self, time_us: int) -> Iterator[Interval]:
+        """The slices from the one that holds `time_us` on."""
+        start_us = (time_us - self.offset_us) // self.period_us * self.period_us + self.offset_us
+        while True:
+            for length_us in self.slices_us:
+                if start_us + length_us > time_us:
+                    yield Interval(start_us, start_us + length_us)
+                start_us += length_us
+
+    def containing(self, time_us: int) -> Iterator[Interval]:
+        yield next(self._from(time_us))
+
+    def ending_between(self, after_us: int, until_us: int) -> Iterator[Interval]:
+        for interval in self._from(after_us):
+            if interval.end_us > until_us:
+                return
+            yield interval
+
+    def count_ending(self, after_us: int, until_us: int) -> int:
+        periods = (until_us - after_us) // self.period_us
+        rest = self.ending_between(after_us + periods * self.period_us, until_us)
+        return periods * len(self.slices_us) + sum(1 for _ in rest)
+
+
+AnyWindow = Window | SlicedWindow
+
+
+def sliced_window(slices_us: tuple[int, ...], offset_us: int = 0) -> AnyWindow:
+    """Slices of one length are a tumbling window, and equal to it."""
+    window = SlicedWindow(slices_us, offset_us)
+    if len(window.slices_us) == 1:
+        return Window(window.period_us, window.period_us, window.offset_us)
+    return window

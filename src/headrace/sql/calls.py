@@ -1,0 +1,140 @@
+"""Everything written like a function call: functions, casts, aggregates, user functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from headrace.aggregates.signatures import AGGREGATE_SYNONYMS, AGGREGATES
+from headrace.expressions.functions import FUNCTIONS, OPERATORS, SYNONYMS, check_cast
+from headrace.model import types
+from headrace.model.errors import QueryError, nearest
+from headrace.model.expressions import Aggregate, Call, Expression, Literal, aggregates_in, walk
+from headrace.model.schema import UserFunction
+from headrace.sql.constants import CONSTANT_CASTS
+from headrace.sql.scope import BOUNDS_HINT, NOT_REPLAYABLE, WINDOW_NAMES
+from headrace.sql.spots import allow
+
+if TYPE_CHECKING:
+    from headrace.sql.expressions import ExpressionBuilder
+
+NO_SUCH_WINDOW = {"session_window": "session", "session": "session", "count_window": "count"}
+INSIDE_GROUP_BY = {"window", "hop", "tumble"}
+OPERATOR_CALLS = {"if": ("case", 3), "iff": ("case", 3), "mod": ("%", 2)}
+RESERVED = (
+    FUNCTIONS.keys() | SYNONYMS.keys() | AGGREGATES.keys() | AGGREGATE_SYNONYMS.keys() | OPERATOR_CALLS.keys()
+    | NOT_REPLAYABLE | NO_SUCH_WINDOW.keys() | INSIDE_GROUP_BY | WINDOW_NAMES.keys() | {"cast", "try_cast", "table"}
+)  # fmt: skip
+"""Names with a meaning of their own, which no user function takes over."""
+
+
+def function(builder: ExpressionBuilder, node: exp.Expression) -> Expression:
+    index = builder.spots.index(node)
+    written = builder.spots.source[index].text
+    name = written.lower()
+    if index in builder.casts:
+        return cast(builder, node, builder.casts[index])
+    if name in AGGREGATES or name in AGGREGATE_SYNONYMS:
+        return aggregate(builder, node, AGGREGATE_SYNONYMS.get(name, name))
+    if name in OPERATOR_CALLS:
+        return operator_call(builder, name, node)
+    called = SYNONYMS.get(name, name)
+    if called in FUNCTIONS and called not in OPERATORS:
+        return builder.call(called, arguments_of(builder, node), node)
+    user = builder.scope.catalog.function(name) if name not in RESERVED else None
+    if user is None:
+        raise unknown_function(builder, written, node)
+    return user_call(builder, user, node)
+
+
+def operator_call(builder: ExpressionBuilder, name: str, node: exp.Expression) -> Expression:
+    operator, count = OPERATOR_CALLS[name]
+    if len(node.expressions) != count:
+        raise builder.fail("type", f"{name} takes {count} arguments, not {len(node.expressions)}", node)
+    return builder.call(operator, arguments_of(builder, node), node)
+
+
+def arguments_of(builder: ExpressionBuilder, node: exp.Expression) -> tuple[Expression, ...]:
+    return tuple(builder.build(argument) for argument in node.expressions)
+
+
+def user_call(builder: ExpressionBuilder, user: UserFunction, node: exp.Expression) -> Expression:
+    arguments = arguments_of(builder, node)
+    given = [argument.type for argument in arguments]
+    fits = [have in (want, types.NULL) for have, want in zip(given, user.parameters, strict=False)]
+    if len(given) != len(user.parameters) or not all(fits):
+        wanted = ", ".join(map(str, user.parameters))
+        raise builder.fail("type", f"{user.name} takes ({wanted}), not ({', '.join(map(str, given))})", node)
+    return Call(user.name, arguments, user.returns)
+
+
+def unknown_function(builder: ExpressionBuilder, written: str, node: exp.Expression) -> QueryError:
+    name = written.lower()
+    if name in NOT_REPLAYABLE:
+        return builder.scope.not_replayable(f"{written}()", node)
+    if name in NO_SUCH_WINDOW:
+        hint = "use [RANGE r SLIDE s], window(t, size, slide), HOP or TUMBLE"
+        return builder.fail("unsupported", f"{NO_SUCH_WINDOW[name]} windows are not supported", node, hint)
+    if name in INSIDE_GROUP_BY:
+        hint = "the window's bounds are window_start and window_end"
+        return builder.fail("window", f"{name}(...) belongs into GROUP BY, on the event time", node, hint)
+    known = [*(FUNCTIONS.keys() - OPERATORS), *SYNONYMS, *AGGREGATES, *AGGREGATE_SYNONYMS]
+    known += [function.name for function in builder.scope.catalog.functions]
+    hint = nearest(written, sorted(known)) or "a Python function can be registered under this name"
+    return builder.fail("unknown-name", f"no function '{written}'", node, hint)
+
+
+def cast(builder: ExpressionBuilder, node: exp.Expression, target: types.DataType) -> Expression:
+    if len(node.expressions) != 1:
+        raise builder.fail("syntax", "CAST takes one value and a type", node)
+    value = builder.build(node.expressions[0])
+    if isinstance(value, Literal) and isinstance(value.value, str) and target.name in CONSTANT_CASTS:
+        return builder.cast_constant(value, target, node)
+    if value.type == target:
+        return value
+    try:
+        check_cast(value.type, target)
+    except ValueError as problem:
+        raise builder.fail("type", str(problem), node) from None
+    return Call("cast", (value,), target)
+
+
+def aggregate(builder: ExpressionBuilder, node: exp.Expression, function: str) -> Aggregate:
+    arguments = list(node.expressions)
+    distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+    if distinct:
+        allow(builder.spots, arguments[0], "expressions")
+        arguments = list(arguments[0].expressions)
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+        if function != "count" or distinct or any(arguments[0].args.values()):
+            raise builder.fail("type", f"{function} takes a value; only count takes *", node)
+        arguments = []
+    elif function == "count" and len(arguments) != 1:
+        raise builder.fail("type", "count takes * or one value", node)
+    with builder.scope.of_one_row():
+        built = tuple(builder.build(argument) for argument in arguments)
+    for tree, argument in zip(built, arguments, strict=True):
+        check_row_level(builder, tree, argument)
+    try:
+        return Aggregate(function, built, AGGREGATES[function](built), distinct)
+    except ValueError as problem:
+        raise builder.fail("type", f"{function} {problem}", node) from None
+
+
+def check_row_level(builder: ExpressionBuilder, tree: Expression, node: exp.Expression) -> None:
+    """What stands inside an aggregate must be known row by row; a name may have brought in more."""
+    if any(True for _ in aggregates_in(tree)):
+        raise builder.fail("aggregate", "an aggregate can't stand inside another one", node)
+    if any(inner in WINDOW_NAMES.values() for inner in walk(tree) if isinstance(inner, Call)):
+        raise builder.fail("aggregate", "a row lies in several windows", node, BOUNDS_HINT)
+
+
+def filtered(builder: ExpressionBuilder, node: exp.Expression) -> Expression:
+    tree = builder.build(node.this)
+    if not isinstance(tree, Aggregate) or tree.filter is not None:
+        raise builder.fail("syntax", "FILTER belongs behind an aggregate", node)
+    with builder.scope.of_one_row():
+        condition = builder.condition(node.expression.this, "FILTER")
+    check_row_level(builder, condition, node.expression)
+    return Aggregate(tree.function, tree.arguments, tree.type, tree.distinct, condition)

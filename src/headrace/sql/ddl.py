@@ -1,0 +1,148 @@
+"""CREATE STREAM, CREATE TABLE, CREATE QUERY: from tokens to values, and streams and tables back to text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+
+from sqlglot import Token
+
+from headrace.model.errors import QueryError
+from headrace.model.schema import Column, Stream, Table
+from headrace.model.time import format_duration, parse_zone
+from headrace.sql.cursor import Cursor
+from headrace.sql.names import quote
+from headrace.sql.tokens import span_of
+
+
+QUERY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSelect:
+    """CREATE QUERY name AS, with the tokens of its SELECT."""
+
+    name: str
+    name_token: Token
+    select: list[Token]
+
+
+def parse_create(tokens: list[Token]) -> Stream | Table | NamedSelect:
+    cursor = Cursor(tokens)
+    cursor.expect("CREATE")
+    kinds: dict[str, Callable[[Cursor], Stream | Table | NamedSelect]] = {
+        "STREAM": stream,
+        "TABLE": table,
+        "QUERY": named_select,
+    }
+    for word, parse in kinds.items():
+        if cursor.accept(word):
+            return parse(cursor)
+    raise cursor.unexpected("only streams, tables and queries can be created", "CREATE STREAM, CREATE TABLE or CREATE QUERY")
+
+
+def named_select(cursor: Cursor) -> NamedSelect:
+    name_token = cursor.peek()
+    name = cursor.name("the query's name")
+    assert name_token is not None
+    if not QUERY_NAME.fullmatch(name):
+        message = f"'{name}' can't be the name of a query"
+        hint = "use up to 64 letters, digits and underscores, a letter first; results are files of this name"
+        raise QueryError("declaration", message, hint=hint, span=span_of(name_token))
+    cursor.expect("AS")
+    if cursor.at_end:
+        raise cursor.unexpected("expected SELECT")
+    return NamedSelect(name, name_token, list(cursor.tokens[cursor.position :]))
+
+
+def columns(cursor: Cursor) -> tuple[Column, ...]:
+    cursor.expect("(")
+    found = []
+    while True:
+        found.append(Column(cursor.name("a column's name"), cursor.data_type()))
+        if cursor.accept(")"):
+            return tuple(found)
+        if cursor.next_is("NOT", "NULL") or cursor.next_is("PRIMARY", "KEY"):
+            raise cursor.unexpected("columns have no constraints", hint="any column may hold NULL; declare name and type only")
+        cursor.expect(",")
+
+
+def table(cursor: Cursor) -> Table:
+    start = cursor.spot()
+    name = cursor.name("the table's name")
+    declared = columns(cursor)
+    if not cursor.at_end:
+        raise cursor.unexpected("nothing may follow the columns of a table")
+    try:
+        return Table(name, declared)
+    except ValueError as problem:
+        raise QueryError("declaration", str(problem), span=start) from None
+
+
+def stream(cursor: Cursor) -> Stream:
+    start = cursor.spot()
+    name = cursor.name("the stream's name")
+    declared = columns(cursor)
+    options: dict[str, object] = {}
+    while not cursor.at_end:
+        option = next((words for words in STREAM_OPTIONS if cursor.accept(*words)), None)
+        if option is None:
+            known = ", ".join(" ".join(words) for words in STREAM_OPTIONS)
+            raise cursor.unexpected("this is not an option of a stream", hint=f"known options: {known}")
+        field, read = STREAM_OPTIONS[option]
+        if field in options:
+            raise cursor.unexpected(f"{' '.join(option)} is given twice")
+        options[field] = read(cursor)
+    if "event_time" not in options:
+        raise cursor.unexpected(f"stream {name} needs an EVENT TIME", hint="add EVENT TIME <column>; the column is a TIMESTAMP")
+    try:
+        return Stream(name, declared, **options)  # type: ignore[arg-type]
+    except ValueError as problem:
+        raise QueryError("declaration", str(problem), span=start) from None
+
+
+def column_name(cursor: Cursor) -> str:
+    return cursor.name("a column's name")
+
+
+def zone(cursor: Cursor) -> tzinfo:
+    token = cursor.peek()
+    text = cursor.string("a time zone")
+    try:
+        return parse_zone(text)
+    except ValueError as problem:
+        assert token is not None
+        raise QueryError("declaration", str(problem), span=span_of(token)) from None
+
+
+STREAM_OPTIONS: dict[tuple[str, ...], tuple[str, Callable[[Cursor], object]]] = {
+    ("EVENT", "TIME"): ("event_time", column_name),
+    ("LATENESS",): ("lateness_us", Cursor.duration),
+    ("SKEW",): ("skew_us", Cursor.duration),
+    ("IDLE",): ("idle_us", Cursor.duration),
+    ("PARTITION",): ("partition", column_name),
+    ("TIME", "ZONE"): ("zone", zone),
+}
+
+
+def column_list(declared: tuple[Column, ...]) -> str:
+    return ", ".join(f"{quote(column.name)} {column.type}" for column in declared)
+
+
+def format_table(declared: Table) -> str:
+    return f"CREATE TABLE {quote(declared.name)} ({column_list(declared.columns)});"
+
+
+def format_stream(declared: Stream) -> str:
+    default = Stream(declared.name, declared.columns, declared.event_time)
+    parts = [f"CREATE STREAM {quote(declared.name)} ({column_list(declared.columns)})", f"EVENT TIME {quote(declared.event_time)}"]
+    for words, field in (("LATENESS", "lateness_us"), ("SKEW", "skew_us"), ("IDLE", "idle_us")):
+        if getattr(declared, field) != getattr(default, field):
+            parts.append(f"{words} '{format_duration(getattr(declared, field))}'")
+    if declared.partition is not None:
+        parts.append(f"PARTITION {quote(declared.partition)}")
+    if declared.zone != UTC:
+        parts.append(f"TIME ZONE '{declared.zone}'")
+    return " ".join(parts) + ";"

@@ -1,0 +1,206 @@
+"""FROM: the stream, its static tables and the keys that join them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from headrace.expressions.normal import normalize, sort_key
+from headrace.model.errors import nearest
+from headrace.model.expressions import Call, ColumnRef, Expression, columns_in, transform
+from headrace.model.query import Join, JoinKey
+from headrace.model.schema import Catalog, Stream, find_column
+from headrace.sql.expressions import ExpressionBuilder
+from headrace.sql.scope import Relation
+from headrace.sql.spots import allow
+
+
+@dataclass(slots=True)
+class JoinedTable:
+    """A static table in FROM, with what is known of its keys so far."""
+
+    relation: Relation
+    node: exp.Expression
+    outer: bool
+    keys: list[JoinKey]
+
+
+@dataclass(slots=True)
+class FromClause:
+    stream: Stream
+    stream_relation: Relation
+    stream_node: exp.Expression
+    tables: list[JoinedTable]
+    conditions: list[Expression]
+    """What inner joins say ON beyond their keys; it belongs to WHERE."""
+
+
+def read_from(builder: ExpressionBuilder, select: exp.Expression, catalog: Catalog) -> FromClause:
+    """Fill the builder's scope with the relations, then read the ON conditions of explicit joins."""
+    source = select.args.get("from_")
+    if source is None:
+        raise builder.fail("syntax", "the query reads nothing", select, "add FROM and a stream's name")
+    joins = select.args.get("joins") or []
+    nodes = [source.this, *(join.this for join in joins)]
+    streams = [node for node in nodes if catalog.stream(table_name(builder, node)) is not None]
+    for node in nodes:
+        builder.scope.relations.append(relation_of(builder, node, catalog))
+    if len(streams) != 1:
+        hint = "join it to static tables only" if streams else "a static table alone has no windows"
+        raise builder.fail("stream", f"a query reads exactly one stream, not {len(streams)}", nodes[-1], hint)
+    check_aliases(builder, nodes)
+    stream = catalog.stream(table_name(builder, streams[0]))
+    assert stream is not None
+    builder.scope.zone = stream.zone
+    position = nodes.index(streams[0])
+    clause = FromClause(stream, builder.scope.relations[position], streams[0], [], [])
+    if position > 0 and join_kind(builder, joins[position - 1]) != "comma":
+        raise builder.fail("join", "the stream must come first", streams[0], "write FROM stream JOIN table ON ...")
+    for place, relation in enumerate(builder.scope.relations):
+        if place != position:
+            join = joins[place - 1] if place > 0 else None
+            outer = join is not None and join_kind(builder, join) == "left"
+            clause.tables.append(JoinedTable(relation, nodes[place], outer, []))
+            if join is not None:
+                read_condition(builder, clause, clause.tables[-1], join)
+    return clause
+
+
+def table_name(builder: ExpressionBuilder, node: exp.Expression) -> str:
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+        raise builder.fail("unsupported", "FROM takes names of streams and tables only", node)
+    allow(builder.spots, node, "this", "alias")
+    return builder.spots.name(node.this)
+
+
+def relation_of(builder: ExpressionBuilder, node: exp.Expression, catalog: Catalog) -> Relation:
+    name = table_name(builder, node)
+    found = catalog.stream(name) or catalog.table(name)
+    if found is None:
+        hint = nearest(name, catalog.relation_names()) or "declare it with CREATE STREAM or CREATE TABLE"
+        raise builder.fail("unknown-name", f"no stream or table '{name}'", node.this, hint)
+    alias = node.args.get("alias")
+    if alias is not None:
+        allow(builder.spots, alias, "this")
+    return Relation(builder.spots.name(alias.this) if alias is not None else found.name, found.name, found.columns)
+
+
+def check_aliases(builder: ExpressionBuilder, nodes: list[exp.Expression]) -> None:
+    seen: set[str] = set()
+    for node, relation in zip(nodes, builder.scope.relations, strict=True):
+        if relation.alias.lower() in seen:
+            raise builder.fail("ambiguous-name", f"two relations are called '{relation.alias}'", node, "give one an alias")
+        seen.add(relation.alias.lower())
+
+
+def join_kind(builder: ExpressionBuilder, join: exp.Expression) -> str:
+    allow(builder.spots, join, "this", "kind", "side", "on", "using")
+    side, kind = str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()
+    if side == "LEFT" and kind in ("", "OUTER"):
+        return "left"
+    if side == "" and kind in ("", "INNER") and (join.args.get("on") is not None or join.args.get("using")):
+        return "inner"
+    if side == "" and kind in ("", "CROSS"):
+        return "comma"
+    raise builder.fail("join", "only INNER and LEFT joins to a static table are supported", join.this)
+
+
+def read_condition(builder: ExpressionBuilder, clause: FromClause, table: JoinedTable, join: exp.Expression) -> None:
+    for identifier in join.args.get("using") or []:
+        read_shared_column(builder, clause, table, identifier)
+    on = join.args.get("on")
+    if on is None:
+        return
+    for conjunct in conjuncts(normalize(builder.condition(on, "ON"))):
+        if not take_key(clause, [table], conjunct):
+            if table.outer:
+                hint = "ON takes stream = table.column, joined by AND; other conditions go into WHERE"
+                raise builder.fail("join", "a LEFT JOIN may only compare keys", on, hint)
+            clause.conditions.append(conjunct)
+
+
+def read_shared_column(
+    builder: ExpressionBuilder, clause: FromClause, table: JoinedTable, identifier: exp.Expression
+) -> None:
+    """USING (name): the stream's column equals the table's, and the bare name is the stream's."""
+    name = builder.spots.name(identifier)
+    sides = []
+    for relation in (clause.stream_relation, table.relation):
+        column = find_column(relation.columns, name)
+        if column is None:
+            hint = nearest(name, [column.name for column in relation.columns])
+            raise builder.fail("unknown-name", f"no column '{name}' in {relation.alias}", identifier, hint)
+        sides.append(ColumnRef(relation.alias, column.name, column.type))
+    builder.call("=", tuple(sides), identifier)
+    table.keys.append(JoinKey(sides[0], sides[1].name))
+    builder.scope.merge(table.relation, name)
+
+
+def conjuncts(tree: Expression) -> tuple[Expression, ...]:
+    """What must hold at once, of a tree in normal form."""
+    return tree.arguments if isinstance(tree, Call) and tree.function == "and" else (tree,)
+
+
+def take_key(clause: FromClause, tables: list[JoinedTable], conjunct: Expression) -> bool:
+    """Note `conjunct` as a key if it says: an expression of the stream equals a column of one of the tables."""
+    if not isinstance(conjunct, Call) or conjunct.function != "=":
+        return False
+    for key, column in (conjunct.arguments, conjunct.arguments[::-1]):
+        owners = {found.relation for found in columns_in(key)}
+        if not isinstance(column, ColumnRef) or owners != {clause.stream_relation.alias}:
+            continue
+        for table in tables:
+            if table.relation.alias == column.relation:
+                table.keys.append(JoinKey(key, column.name))
+                return True
+    return False
+
+
+def finish_joins(builder: ExpressionBuilder, clause: FromClause) -> tuple[tuple[Join, ...], dict[str, str]]:
+    """The joins in normal form, and the name that each alias of this query stands for."""
+    for table in clause.tables:
+        if not table.keys:
+            hint = f"compare a column of the stream with one of {table.relation.name}'s, by ON or in WHERE"
+            raise builder.fail("join", f"no key joins {table.relation.name} to the stream", table.node, hint)
+    names = {clause.stream_relation.alias: clause.stream.name}
+    drafts = [join_draft(table, names) for table in clause.tables]
+    order = sorted(range(len(drafts)), key=lambda place: join_order(drafts[place]))
+    used = {clause.stream.name.lower()}
+    joins = []
+    for place in order:
+        name = first_free(drafts[place].table, used)
+        used.add(name.lower())
+        names[clause.tables[place].relation.alias] = name
+        joins.append(replace(drafts[place], relation=name))
+    return tuple(joins), names
+
+
+def join_draft(table: JoinedTable, names: dict[str, str]) -> Join:
+    keys = {JoinKey(normalize(rename(key.expression, names)), key.column) for key in table.keys}
+    return Join(table.relation.name, "", tuple(sorted(keys, key=key_order)), table.outer)
+
+
+def key_order(key: JoinKey) -> tuple[str, str]:
+    return key.column, sort_key(key.expression)
+
+
+def join_order(join: Join) -> tuple[str, bool, list[tuple[str, str]]]:
+    return join.table, join.outer, [key_order(key) for key in join.keys]
+
+
+def first_free(name: str, used: Iterable[str]) -> str:
+    """A table that is joined twice is called Close, Close_2, ... in normal form, in the order of its keys."""
+    candidate, number = name, 1
+    while candidate.lower() in used:
+        number += 1
+        candidate = f"{name}_{number}"
+    return candidate
+
+
+def rename(tree: Expression, names: dict[str, str]) -> Expression:
+    def change(node: Expression) -> Expression:
+        return replace(node, relation=names[node.relation]) if isinstance(node, ColumnRef) else node
+
+    return transform(tree, change)

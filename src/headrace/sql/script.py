@@ -1,0 +1,129 @@
+"""Scripts: declarations and queries in one text, read from the top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import Token, TokenType
+
+from headrace.model.errors import QueryError
+from headrace.model.expressions import height
+from headrace.model.query import Query
+from headrace.model.schema import Catalog, Stream, Table
+from headrace.sql.ddl import NamedSelect, parse_create
+from headrace.sql.expressions import MAX_HEIGHT
+from headrace.sql.printer import format_query
+from headrace.sql.select import parse_select
+from headrace.sql.tokens import (
+    MAX_DEPTH,
+    MAX_JOINS,
+    MAX_STATEMENT_BYTES,
+    SIMPLIFY,
+    check_limits,
+    span_of,
+    split_statements,
+    tokenize,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedQuery:
+    name: str
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    catalog: Catalog
+    queries: tuple[NamedQuery, ...]
+
+
+def parse_script(text: str, catalog: Catalog | None = None) -> Script:
+    """All declarations and queries of `text`; the first mistake is raised."""
+    reader = ScriptReader(text, catalog or Catalog())
+    for outcome in reader.statements():
+        if isinstance(outcome, QueryError):
+            raise outcome
+    return reader.script()
+
+
+def parse_query(text: str, catalog: Catalog) -> Query:
+    """The one query that `text` holds."""
+    script = parse_script(text, catalog)
+    if len(script.queries) != 1:
+        raise QueryError("syntax", f"expected one query, found {len(script.queries)}")
+    return script.queries[0].query
+
+
+class ScriptReader:
+    """Reads statement by statement, so that a caller can report every mistake and go on with the next statement."""
+
+    def __init__(self, text: str, catalog: Catalog) -> None:
+        self.text = text
+        self.catalog = catalog
+        self.queries: dict[str, NamedQuery] = {}
+
+    def script(self) -> Script:
+        return Script(self.catalog, tuple(self.queries.values()))
+
+    def statements(self) -> Iterator[Stream | Table | NamedQuery | QueryError]:
+        try:
+            statements = list(split_statements(tokenize(self.text)))
+        except QueryError as error:
+            yield self.located(error)
+            return
+        for tokens in statements:
+            try:
+                yield self.statement(tokens)
+            except QueryError as error:
+                yield self.located(error)
+
+    def located(self, error: QueryError) -> QueryError:
+        error.source = self.text
+        return error
+
+    def statement(self, tokens: list[Token]) -> Stream | Table | NamedQuery:
+        if tokens[0].token_type == TokenType.SELECT:
+            return self.add_query(self.free_name(), tokens[0], tokens)
+        if tokens[0].token_type != TokenType.CREATE:
+            hint = "a script holds CREATE STREAM, CREATE TABLE, CREATE QUERY and SELECT"
+            raise QueryError("syntax", f"a statement can't begin with '{tokens[0].text}'", hint=hint, span=span_of(tokens[0]))
+        check_limits(tokens, self.text)
+        created = parse_create(tokens)
+        if isinstance(created, NamedSelect):
+            return self.add_query(created.name, created.name_token, created.select)
+        try:
+            self.catalog = self.catalog.with_relation(created)
+        except ValueError as problem:
+            raise QueryError("declaration", str(problem), span=span_of(tokens[0], tokens[2])) from None
+        return created
+
+    def free_name(self) -> str:
+        """q1, q2, ... by position; a name that is taken already is passed over."""
+        number = len(self.queries) + 1
+        while f"q{number}" in self.queries:
+            number += 1
+        return f"q{number}"
+
+    def add_query(self, name: str, name_token: Token, select: list[Token]) -> NamedQuery:
+        if name.lower() in self.queries:
+            raise QueryError("declaration", f"there are two queries named '{name}'", span=span_of(name_token))
+        query = parse_select(select, self.text, self.catalog)
+        check_canonical(query, select)
+        self.queries[name.lower()] = NamedQuery(name, query)
+        return self.queries[name.lower()]
+
+
+def check_canonical(query: Query, select: list[Token]) -> None:
+    """The limits hold for the canonical text too, so that what was accepted once is always accepted again."""
+    canonical = format_query(query)
+    try:
+        if len(canonical.encode()) > MAX_STATEMENT_BYTES:
+            raise QueryError("limit", f"written out, the query has more than {MAX_STATEMENT_BYTES >> 10} KiB")
+        if max(map(height, query.expressions())) > MAX_HEIGHT:
+            raise QueryError("limit", f"more than {MAX_HEIGHT} operators inside one another or in a row")
+        if canonical.count("(") + canonical.count("CASE") >= MAX_DEPTH or len(query.joins) > MAX_JOINS:
+            check_limits(tokenize(canonical), canonical)
+    except QueryError as error:
+        raise QueryError(error.code, error.message, hint=SIMPLIFY, span=span_of(select[0])) from None
