@@ -1,0 +1,57 @@
+"""Windows, predicates and group-bys varied at once: every pair of 16 group-bys and 8 predicates over flow records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headrace.datasets.drawing import generator
+from headrace.datasets.netflow import KIND
+from headrace.datasets.workloads.nfc import AGGREGATIONS, grouped
+from headrace.datasets.workloads.scripts import Query, Window, Workload, numbered
+
+GROUPINGS = (
+    *AGGREGATIONS.values(),
+    ("SourceAddr", "DestPort", "Protocol"),
+    ("InputInterface", "OutputInterface", "ToS"),
+)
+PREDICATES = (
+    "",
+    "Protocol = 6",
+    "Protocol = 17 AND Packets <= 2",
+    "DestPort IN (80, 443)",
+    "SourcePort < 1024 AND Bytes >= 10000",
+    "Packets > 10",
+    "Bytes > 1500 OR ToS > 0",
+    "InputInterface <> OutputInterface AND Packets >= 3",
+)
+
+
+def _window(rng: np.random.Generator) -> Window:
+    slide_s = int(rng.integers(30, 301))
+    return Window(int(rng.integers(slide_s, 601)), slide_s)
+
+
+def _pairs(queries: int, seed: int) -> Sequence[Query]:
+    """Return each pair once before any comes again; a repeated pair has a window of its own."""
+    rng = generator(seed)
+    selects = []
+    for n in range(queries):
+        pair = n % (len(GROUPINGS) * len(PREDICATES))
+        # Stepping through predicates along the group-bys keeps both mixed in a short workload.
+        attributes = GROUPINGS[pair % len(GROUPINGS)]
+        predicate = PREDICATES[(pair + pair // len(GROUPINGS)) % len(PREDICATES)]
+        selects.append(grouped(attributes, _window(rng), predicate))
+    return numbered("grouped", selects)
+
+
+WORKLOADS = (
+    Workload(
+        "grouped",
+        "16 group-bys x 8 predicates with random windows",
+        KIND,
+        len(GROUPINGS) * len(PREDICATES),
+        _pairs,
+    ),
+)
