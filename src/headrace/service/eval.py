@@ -1,0 +1,179 @@
+"""`headrace eval`: answer queries over bounded data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import rich_click as click
+
+from headrace.model.arrow import from_rows, to_rows
+from headrace.model.errors import HeadraceError, UsageError
+from headrace.model.schema import Catalog, Stream
+from headrace.model.types import Value
+from headrace.reference import Interpreter, StepResult
+from headrace.service.files import WRITERS, read_relation
+from headrace.service.progress import Report, progress_bar
+from headrace.service.scripts import check_report, read_functions, read_script, read_text
+from headrace.service.tables import print_rows
+from headrace.sql import NamedQuery, Script
+
+ENGINES = ("reference",)
+
+
+@dataclass(slots=True)
+class Answer:
+    """All rows of one query, window by window, and what was counted on the way."""
+
+    named: NamedQuery
+    rows: list[tuple[Value, ...]] = field(default_factory=list)
+    windows: int = 0
+    errors: int = 0
+    left_out: int = 0
+
+
+@click.command("eval")
+@click.argument("queries")
+@click.option(
+    "--data",
+    "folder",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder with <stream>/*.parquet, as headrace data makes it.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="reference",
+    show_default=True,
+    help="What computes the answers; reference: exact, plain and slow.",
+)
+@click.option("--functions", metavar="FILE.py", help="Python file with the user functions that the queries call.")
+@click.option(
+    "--query", "only", multiple=True, metavar="NAME", help="Answer only this query; may be given several times."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write one file per query into this folder instead of printing."
+)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(list(WRITERS)),
+    default="parquet",
+    show_default=True,
+    help="Format of the files in --out.",
+)
+@click.option(
+    "--rows", "most", type=click.IntRange(1), default=10, show_default=True, help="How many rows to print per query."
+)
+def evaluate(
+    queries: str,
+    folder: Path,
+    engine: str,
+    functions: str | None,
+    only: tuple[str, ...],
+    out: Path | None,
+    file_format: str,
+    most: int,
+) -> None:
+    """Answer the QUERIES (a script; '-' is standard input) over all rows in the data folder, then stop.
+
+    The input is bounded: every window that holds a row is answered, and no row is late. If the script declares no
+    stream, the declarations are read from schema.sql in the data folder.
+
+    \b
+    Try it:
+      headrace data trades --rows 20000 --out /tmp/trades
+      headrace workload otf-windows --queries 3 | headrace eval - --data /tmp/trades
+    """
+    script = load(queries, folder, read_functions(functions))
+    chosen = choose(script, only)
+    answers = [answer for stream in script.catalog.streams for answer in run(script, stream, chosen, folder)]
+    if out is None:
+        for answer in answers:
+            print_rows(answer.named.name, answer.named.query.result_columns(), answer.rows, most)
+    else:
+        write(answers, out, file_format)
+    report_counts(answers)
+
+
+def load(queries: str, folder: Path, catalog: Catalog) -> Script:
+    """The script, on top of the folder's schema.sql if it declares nothing itself."""
+    text = read_text(queries)
+    report: list[HeadraceError] = []
+    schema = folder / "schema.sql"
+    if schema.is_file() and not read_script(text, catalog, []).catalog.streams:
+        catalog = read_script(read_text(str(schema)), catalog, report).catalog
+        check_report(report)
+    script = read_script(text, catalog, report)
+    check_report(report)
+    if not script.queries:
+        raise UsageError("no-queries", "there is no query in the script", hint="add CREATE QUERY name AS SELECT ...")
+    return script
+
+
+def choose(script: Script, only: tuple[str, ...]) -> list[NamedQuery]:
+    wanted = {name.lower() for name in only}
+    unknown = wanted - {named.name.lower() for named in script.queries}
+    if unknown:
+        raise UsageError("unknown-name", f"there is no query '{sorted(unknown)[0]}' in the script")
+    return [named for named in script.queries if not wanted or named.name.lower() in wanted]
+
+
+def run(script: Script, stream: Stream, queries: list[NamedQuery], folder: Path) -> list[Answer]:
+    """Answer the queries of one stream with the reference interpreter: one batch, then the end."""
+    answers = {named.name: Answer(named) for named in queries if named.query.stream == stream.name}
+    if not answers:
+        return []
+    needed = {join.table for answer in answers.values() for join in answer.named.query.joins}
+    tables = {
+        table.name: to_rows(read_relation(folder, table), table.columns)
+        for table in script.catalog.tables
+        if table.name in needed
+    }
+    interpreter = Interpreter(stream, tables, script.catalog.functions)
+    for name, answer in answers.items():
+        interpreter.register(name, answer.named.query)
+    rows = to_rows(read_relation(folder, stream), stream.columns)
+    with progress_bar(f"{stream.name}, {len(answers)} queries") as report:
+        collect(interpreter.batch(watched(rows, report)), answers)
+    collect(interpreter.end(), answers)
+    return list(answers.values())
+
+
+def watched(rows: list[dict[str, Value]], report: Report) -> Iterator[Mapping[str, Value]]:
+    for number, row in enumerate(rows):
+        if number % 256 == 0:
+            report(number, len(rows))
+        yield row
+
+
+def collect(step: StepResult, answers: dict[str, Answer]) -> None:
+    for result in step.results:
+        answers[result.query].rows += result.rows
+        answers[result.query].windows += 1
+    for name, errors in step.counts.errors.items():
+        answers[name].errors += errors
+    for gap in step.gaps:
+        answers[gap.query].left_out += gap.count
+    if step.counts.dropped:
+        click.echo(f"{step.counts.dropped:,} rows had no event time and were left out", err=True)
+
+
+def write(answers: list[Answer], out: Path, file_format: str) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    for answer in answers:
+        path = out / f"{answer.named.name}.{file_format}"
+        WRITERS[file_format](from_rows(answer.rows, answer.named.query.result_columns()), path)
+    click.echo(f"one {file_format} file per query in {out}", err=True)
+
+
+def report_counts(answers: list[Answer]) -> None:
+    rows, windows = sum(len(answer.rows) for answer in answers), sum(answer.windows for answer in answers)
+    click.echo(f"queries: {len(answers)}, windows: {windows:,}, rows: {rows:,}", err=True)
+    for answer in answers:
+        if answer.errors:
+            click.echo(f"{answer.named.name}: {answer.errors:,} values could not be computed and are NULL", err=True)
+        if answer.left_out:
+            click.echo(f"{answer.named.name}: {answer.left_out:,} empty windows in a row were left out", err=True)

@@ -1,0 +1,68 @@
+"""Data on disk: the Parquet files of a stream or table, and result files that people can open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from headrace.model.arrow import conform
+from headrace.model.errors import DataError, UsageError
+from headrace.model.schema import Stream, Table
+
+
+def read_relation(folder: Path, relation: Stream | Table) -> pa.Table:
+    """All rows of DIR/<name>/*.parquet in declared types."""
+    directory = find_directory(folder, relation.name)
+    files = sorted(directory.glob("*.parquet"))
+    if not files:
+        raise DataError("no-data", f"there are no Parquet files in {directory}")
+    zone = relation.zone if isinstance(relation, Stream) else UTC
+    tables = []
+    for file in files:
+        try:
+            tables.append(conform(pq.read_table(file), relation.columns, zone))
+        except DataError as problem:
+            raise DataError(problem.code, f"{file}: {problem.message}", detail=problem.detail) from None
+        except (pa.ArrowInvalid, OSError) as problem:
+            raise DataError("file", f"{file} can't be read as Parquet", detail=str(problem).splitlines()[0]) from None
+    return pa.concat_tables(tables)
+
+
+def find_directory(folder: Path, name: str) -> Path:
+    if not folder.is_dir():
+        raise UsageError("file", f"{folder} is not a folder", hint="headrace data KIND --out DIR makes one")
+    matches = [entry for entry in folder.iterdir() if entry.is_dir() and entry.name.lower() == name.lower()]
+    if len(matches) != 1:
+        problem = "several folders" if matches else "no folder"
+        raise DataError(
+            "no-data", f"{folder} has {problem} '{name}'", hint=f"rows of {name} are {folder / name}/*.parquet"
+        )
+    return matches[0]
+
+
+def write_csv(table: pa.Table, path: Path) -> None:
+    pa_csv.write_csv(table, path)
+
+
+def write_json(table: pa.Table, path: Path) -> None:
+    """One JSON object per line; times in ISO 8601, decimals as text."""
+    with path.open("w", encoding="utf-8") as file:
+        for row in table.to_pylist():
+            file.write(json.dumps(row, ensure_ascii=False, default=json_value) + "\n")
+
+
+def json_value(value: object) -> str:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    "csv": write_csv,
+    "json": write_json,
+    "parquet": pq.write_table,
+}

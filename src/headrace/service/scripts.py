@@ -1,0 +1,73 @@
+"""Query files on the command line: reading them, and the Python files that hold their functions."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from headrace.model.errors import HeadraceError, UsageError
+from headrace.model.schema import Catalog, UserFunction
+from headrace.sql import Script, ScriptReader
+
+STANDARD_INPUT = "-"
+
+
+def read_text(path: str) -> str:
+    """The text of a file, or of standard input if the path is '-'."""
+    try:
+        raw = sys.stdin.buffer.read() if path == STANDARD_INPUT else Path(path).read_bytes()
+    except OSError as problem:
+        raise UsageError("file", f"can't read {path}: {problem.strerror}") from None
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise UsageError("file", f"{path} is not UTF-8 text", detail=f"byte {problem.start} does not fit") from None
+
+
+def read_functions(path: str | None) -> Catalog:
+    """A catalog of the user functions that a Python file defines with `headrace.user_function`."""
+    if path is None:
+        return Catalog()
+    specification = importlib.util.spec_from_file_location("headrace_user_functions", path)
+    if specification is None or specification.loader is None:
+        raise UsageError("functions", f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(specification)
+    try:
+        specification.loader.exec_module(module)
+    except Exception as problem:  # whatever the user's file raises is the user's to mend
+        raise UsageError(
+            "functions", f"{path} can't be loaded", detail=f"{type(problem).__name__}: {problem}"
+        ) from problem
+    found = tuple(value for value in vars(module).values() if isinstance(value, UserFunction))
+    if not found:
+        raise UsageError(
+            "functions", f"{path} defines no user functions", hint="decorate them with @headrace.user_function"
+        )
+    return Catalog(functions=found)
+
+
+def read_script(text: str, catalog: Catalog, report: list[HeadraceError]) -> Script:
+    """What of `text` can be read; the mistakes go into `report`, each with its spot."""
+    reader = ScriptReader(text, catalog)
+    report += [outcome for outcome in reader.statements() if isinstance(outcome, HeadraceError)]
+    return reader.script()
+
+
+def check_report(report: list[HeadraceError]) -> None:
+    """Raise the mistakes of a script, all of them at once."""
+    if len(report) == 1:
+        raise report[0]
+    if report:
+        raise MistakesError(report)
+
+
+class MistakesError(HeadraceError):
+    """Several mistakes of one script."""
+
+    def __init__(self, mistakes: list[HeadraceError]) -> None:
+        super().__init__("mistakes", f"{len(mistakes)} mistakes")
+        self.mistakes = mistakes
+
+    def __str__(self) -> str:
+        return "\n\n".join([*map(str, self.mistakes), f"{len(self.mistakes)} mistakes"])

@@ -1,0 +1,51 @@
+"""Results on a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from headrace.model.address import format_address
+from headrace.model.errors import printable
+from headrace.model.schema import Column
+from headrace.model.time import format_timestamp
+from headrace.model.types import DataType, Value
+
+
+def print_rows(title: str, columns: Sequence[Column], rows: Sequence[tuple[Value, ...]], most: int) -> None:
+    """The first `most` rows as a table."""
+    table = RichTable(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(
+            Text(printable(column.name)), justify="right" if column.type.is_numeric else "left", no_wrap=True
+        )
+    for row in rows[:most]:
+        table.add_row(*(Text(show(value, column.type)) for value, column in zip(row, columns, strict=True)))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, console.measure(table).maximum))
+    console.print(table)
+    if len(rows) > most:
+        console.print(Text(f"... and {len(rows) - most:,} more rows", style="dim"))
+
+
+def show(value: Value, data_type: DataType) -> str:
+    if value is None:
+        return "NULL"
+    if data_type.name == "TIMESTAMP" and isinstance(value, int):
+        return format_timestamp(value)
+    if data_type.name == "ADDRESS" and isinstance(value, int):
+        return format_address(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:,.6g}" if abs(value) < 1 or not math.isfinite(value) else f"{value:,.2f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:f}" if isinstance(value, Decimal) else printable(value)

@@ -1,0 +1,76 @@
+"""What the pages show is what happens: their code is run, and what they point to exists."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.model.schema import Catalog, UserFunction
+from headrace.sql import parse_script
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands_and_output(block: str) -> tuple[str, str]:
+    """A console block: lines after '$ ' are commands, here-documents included; the rest is what they print."""
+    commands, output, until = [], [], None
+    for line in block.splitlines():
+        if until is not None:
+            commands.append(line)
+            until = None if line == until else until
+        elif line.startswith("$ "):
+            commands.append(line[2:])
+            here = re.search(r"<<'(\w+)'", line)
+            until = here[1] if here else None
+        else:
+            output.append(line)
+    return "\n".join(commands), "\n".join(output)
+
+
+def test_the_first_screen_prints_what_it_shows(tmp_path: Path) -> None:
+    (block,) = blocks(ROOT / "README.md", "console")
+    commands, expected = commands_and_output(block)
+    assert len(commands.splitlines()) <= 15
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    run = subprocess.run(
+        ["bash", "-ec", commands], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    shown = [line.rstrip() for line in run.stdout.splitlines() if line.strip()]
+    assert shown == [line.rstrip() for line in expected.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_queries_on_the_pages_are_accepted(page: Path) -> None:
+    functions: dict[str, object] = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, str(page), "exec"), functions)  # noqa: S102 - the page's own example
+    catalog = Catalog(functions=tuple(value for value in functions.values() if isinstance(value, UserFunction)))
+    for block in blocks(page, "sql"):
+        script = parse_script(block, catalog)
+        assert script.queries or script.catalog.streams
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
+    assert not missing
+
+
+def test_every_rule_of_the_semantics_names_a_test() -> None:
+    rules = re.split(r"^\d+\. ", (ROOT / "docs" / "semantics.md").read_text(), flags=re.MULTILINE)[1:]
+    tests = {path.name for path in (ROOT / "tests").glob("**/test_*.py")}
+    for rule in rules:
+        named = re.findall(r"`(test_\w+\.py)`", rule)
+        assert named, f"no test is named by: {rule[:60]}"
+        assert set(named) <= tests, f"no such test: {named}"

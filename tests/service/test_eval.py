@@ -1,0 +1,101 @@
+"""`headrace eval` and `headrace demo`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from tests.service.running import CommandLine
+
+QUERIES = """
+CREATE QUERY totals AS SELECT count(*) AS n, sum(Vol) AS volume FROM Trades [RANGE '2 s'];
+CREATE QUERY top AS SELECT Symbol, count(*) AS n FROM Trades [RANGE '2 s'] GROUP BY Symbol ORDER BY n DESC LIMIT 2;
+"""
+
+
+@pytest.fixture
+def queries(tmp_path: Path) -> Path:
+    path = tmp_path / "queries.sql"
+    path.write_text(QUERIES)
+    return path
+
+
+def test_results_equal_duckdb_over_the_same_files(
+    headrace: CommandLine, trades: Path, queries: Path, tmp_path: Path
+) -> None:
+    outcome = headrace("eval", queries, "--data", trades, "--out", tmp_path / "out", "--query", "totals")
+    assert outcome.status == 0, outcome.err
+    rows = pq.read_table(tmp_path / "out" / "totals.parquet").to_pylist()
+    expected = duckdb.execute(
+        "SELECT time_bucket(INTERVAL 2 SECOND, Time), count(*), sum(Vol) FROM read_parquet(?) GROUP BY 1 ORDER BY 1",
+        [str(trades / "Trades" / "*.parquet")],
+    ).fetchall()
+    assert [(row["window_start"], row["n"], row["volume"]) for row in rows] == expected
+    assert sum(row["n"] for row in rows) == 2_000
+
+
+def test_files_in_all_formats_hold_the_same(headrace: CommandLine, trades: Path, queries: Path, tmp_path: Path) -> None:
+    for file_format in ("parquet", "csv", "json"):
+        assert (
+            headrace("eval", queries, "--data", trades, "--out", tmp_path / "out", "--format", file_format).status == 0
+        )
+    parquet = pq.read_table(tmp_path / "out" / "top.parquet").column("n").to_pylist()
+    with (tmp_path / "out" / "top.csv").open() as file:
+        assert [int(row["n"]) for row in csv.DictReader(file)] == parquet
+    lines = (tmp_path / "out" / "top.json").read_text().splitlines()
+    assert [json.loads(line)["n"] for line in lines] == parquet
+
+
+def test_printed_tables_are_cut_and_say_so(headrace: CommandLine, trades: Path, queries: Path) -> None:
+    outcome = headrace("eval", queries, "--data", trades, "--rows", 1)
+    assert outcome.status == 0
+    assert "volume" in outcome.out
+    assert "more rows" in outcome.out
+    assert "queries: 2" in outcome.err
+
+
+def test_mistakes_are_told_without_a_stack_trace(
+    headrace: CommandLine, trades: Path, queries: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "none").mkdir()
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "Trades").mkdir()
+    (broken / "Trades" / "part.parquet").write_text("not parquet")
+    (broken / "schema.sql").write_text((trades / "schema.sql").read_text())
+    empty = tmp_path / "empty.sql"
+    empty.write_text("-- nothing\n")
+    percentile = tmp_path / "percentile.sql"
+    percentile.write_text("SELECT percentile(Vol, 0.5) FROM Trades [RANGE 60]")
+    cases = {
+        ("eval", queries, "--data", tmp_path / "nowhere"): "no stream or table 'Trades'",
+        ("eval", queries, "--data", tmp_path / "none"): "no stream or table 'Trades'",
+        ("eval", queries, "--data", broken): "can't be read as Parquet",
+        ("eval", empty, "--data", trades): "no query",
+        ("eval", queries, "--data", trades, "--query", "other"): "no query 'other'",
+        ("eval", percentile, "--data", trades): "percentile can't be computed here",
+    }
+    for arguments, expected in cases.items():
+        outcome = headrace(*arguments)
+        assert outcome.status == 1, arguments
+        assert expected in outcome.err, arguments
+        assert "Traceback" not in outcome.err
+
+
+def test_errors_of_rows_are_counted_per_query(headrace: CommandLine, trades: Path, tmp_path: Path) -> None:
+    script = tmp_path / "errors.sql"
+    script.write_text("CREATE QUERY e AS SELECT sum(Vol / 0) FROM Trades [RANGE 60]")
+    assert "e: 2,000 values could not be computed" in headrace("eval", script, "--data", trades).err
+
+
+def test_demo_answers_its_four_queries(headrace: CommandLine) -> None:
+    outcome = headrace("demo")
+    assert outcome.status == 0, outcome.err
+    for name in ("large_trades", "busiest", "movers", "rate"):
+        assert name in outcome.out
+    assert "reference interpreter" in outcome.out
