@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.arrow import conform, from_rows, to_rows
 from headrace.model.address import format_address, parse_address
+from headrace.model.arrow import conform, from_rows, to_rows
 from headrace.model.errors import DataError
 from headrace.model.schema import Column
 from headrace.model.time import to_microseconds

@@ -1,8 +1,8 @@
 """The normal form: one tree for all the ways to write the same thing.
 
 Operands of commutative operators are sorted, comparisons turned so that the constant stands on the right, NOT pushed
-down to the atoms, AND and OR flattened and freed of duplicates, IN lists sorted. No cleverer rewrites: what a person wrote
-stays recognisable, and nothing here depends on data.
+down to the atoms, AND and OR flattened and freed of duplicates, IN lists sorted. No cleverer rewrites: what a person
+wrote stays recognisable, and nothing here depends on data.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ MAX_EXACT_DOUBLE = 2**53
 
 def normalize(tree: Expression, groups: Set[Expression] = frozenset()) -> Expression:
     """The normal form of `tree`. Inside results `groups` stay whole: NOT (a AND b) keeps a group a AND b in sight."""
+    if groups and (plain := normalize(tree)) in groups:
+        return plain
     kept = frozenset[Expression]() if isinstance(tree, Aggregate) else groups
     changed = tuple([normalize(child, kept) for child in children(tree)])
     return normalize_node(with_children(tree, changed), groups)
@@ -57,7 +59,7 @@ def sort_key(tree: Expression) -> str:
 
 
 def sorted_operands(node: Call) -> Call:
-    """An operand of the same operator comes first: so a chain a + b + c stays a chain and prints without parentheses."""
+    """An operand of the same operator comes first: so a + b + c stays a chain and prints without parentheses."""
     first, second = node.arguments
     chained = [isinstance(side, Call) and side.function == node.function for side in node.arguments]
     swap = chained[1] if chained[0] != chained[1] else sort_key(second) < sort_key(first)
@@ -66,9 +68,11 @@ def sorted_operands(node: Call) -> Call:
 
 def oriented(node: Call) -> Call:
     left, right = (as_double(side, other) for side, other in (node.arguments, node.arguments[::-1]))
-    if sort_key(left) <= sort_key(right):
+    mirrored = MIRRORED[node.function]
+    # Between equal operands, a < a and a > a, the operator decides.
+    if (sort_key(left), node.function) <= (sort_key(right), mirrored):
         return replace(node, arguments=(left, right))
-    return Call(MIRRORED[node.function], (right, left), node.type)
+    return Call(mirrored, (right, left), node.type)
 
 
 def as_double(side: Expression, other: Expression) -> Expression:
@@ -98,7 +102,8 @@ def negated(tree: Expression, groups: Set[Expression]) -> Expression:
         opposites = tuple([negated(argument, groups) for argument in tree.arguments])
         return connective(OPPOSITE[tree.function], opposites, groups)
     if tree.function in OPPOSITE:
-        return replace(tree, function=OPPOSITE[tree.function])
+        opposite = replace(tree, function=OPPOSITE[tree.function])
+        return oriented(opposite) if opposite.function in MIRRORED else opposite
     if tree.function == "not":
         return tree.arguments[0]
     return Call("not", (tree,), BOOLEAN)
@@ -115,5 +120,5 @@ def sorted_membership(node: Call) -> Expression:
 def membership_key(candidate: Expression) -> tuple[bool, bool, Decimal, str]:
     """Numbers by value, then texts, NULL last."""
     value = candidate.value if isinstance(candidate, Literal) else None
-    is_number = isinstance(value, int | float | Decimal)
-    return value is None, not is_number, Decimal(value) if is_number else Decimal(0), sort_key(candidate)
+    number = Decimal(value) if isinstance(value, int | float | Decimal) else None
+    return value is None, number is None, number or Decimal(0), sort_key(candidate)

@@ -38,7 +38,9 @@ def prefix(address: int, length: int) -> int:
 def parse_network(text: str) -> tuple[int, int]:
     """(first address, prefix length) of '10.0.0.0/8'; host bits must be zero. A bare address is a network of one."""
     network = ipaddress.ip_network(text.strip())
-    return parse_address(str(network.network_address)), network.prefixlen
+    first = parse_address(str(network.network_address))
+    is_mapped = network.version == 6 and is_ipv4(first)
+    return first, network.prefixlen - (BITS - IPV4_BITS if is_mapped else 0)
 
 
 def in_network(address: int, network: tuple[int, int]) -> bool:

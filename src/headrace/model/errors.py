@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+MAX_SHOWN = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -37,13 +39,13 @@ class HeadraceError(Exception):
         self.source = source
 
     def __str__(self) -> str:
-        lines = [f"error[{self.code}]: {printable(self.message)}"]
+        lines = [f"error[{self.code}]: {shown(self.message)}"]
         if self.span is not None and self.source is not None:
             lines += underline(self.source, self.span)
         if self.detail:
-            lines.append(f"  = {printable(self.detail)}")
+            lines.append(f"  = {shown(self.detail)}")
         if self.hint:
-            lines.append(f"hint: {printable(self.hint)}")
+            lines.append(f"hint: {shown(self.hint)}")
         return "\n".join(lines)
 
 
@@ -68,6 +70,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_lower = {candidate.lower(): candidate for candidate in known}
     matches = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
     return f"did you mean '{by_lower[matches[0]]}'?" if matches else None
+
+
+def shown(text: str) -> str:
+    """Printable text of a length that a person reads: a message may quote what someone wrote."""
+    return printable(text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}...")
 
 
 def printable(text: str) -> str:

@@ -55,6 +55,10 @@ WINDOW_START = Call("window_start", (), TIMESTAMP)
 WINDOW_END = Call("window_end", (), TIMESTAMP)
 
 
+def is_window_bound(tree: Expression) -> bool:
+    return isinstance(tree, Call) and tree.function in (WINDOW_START.function, WINDOW_END.function)
+
+
 def children(tree: Expression) -> tuple[Expression, ...]:
     if isinstance(tree, Call):
         return tree.arguments

@@ -22,7 +22,11 @@ def user_function(implementation: Implementation, /) -> UserFunction: ...
 
 @overload
 def user_function(
-    *, name: str | None = None, parameters: Sequence[str] | None = None, returns: str | None = None
+    *,
+    name: str | None = None,
+    parameters: Sequence[str] | None = None,
+    returns: str | None = None,
+    vectorized: bool = False,
 ) -> Callable[[Implementation], UserFunction]: ...
 
 
@@ -33,12 +37,16 @@ def user_function(
     name: str | None = None,
     parameters: Sequence[str] | None = None,
     returns: str | None = None,
+    vectorized: bool = False,
 ) -> UserFunction | Callable[[Implementation], UserFunction]:
     """Make a Python function callable in queries.
 
     Types come from the hints (`str`, `int`, `float`, `bool`) or are given by their SQL names. The function must be
     deterministic, since rows may be replayed. It is not called where an argument is NULL: the result is NULL then. If
     it raises, the row's value is NULL and the query's error count grows.
+
+    A vectorized function takes Arrow arrays without NULLs, one for each parameter, and gives an Arrow or NumPy array of
+    as many values; its types are given by their SQL names. If it raises, all the rows it was called with fail.
     """
 
     def declare(function: Implementation) -> UserFunction:
@@ -51,7 +59,7 @@ def user_function(
             tuple(map(type_named, parameters)) if parameters is not None else tuple(map(type_hinted, hints.values()))
         )
         gives = type_named(returns) if returns is not None else type_hinted(result)
-        return UserFunction(declared_name, takes, gives, function)
+        return UserFunction(declared_name, takes, gives, function, vectorized)
 
     return declare if implementation is None else declare(implementation)
 

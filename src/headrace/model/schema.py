@@ -75,12 +75,20 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A Python function that queries may call by name: opaque, deterministic, one value for one row."""
+    """A Python function that queries may call by name: opaque, deterministic, one value for one row.
+
+    A vectorized one takes Arrow arrays, one for each parameter, and gives an array of as many values.
+    """
 
     name: str
     parameters: tuple[DataType, ...]
     returns: DataType
     implementation: Callable[..., object] = field(compare=False)
+    vectorized: bool = False
+
+    def __post_init__(self) -> None:
+        if self.vectorized and not self.parameters:
+            raise ValueError(f"{self.name} is vectorized, so it needs a parameter to know the number of rows from")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from headrace.aggregates.signatures import AGGREGATE_SYNONYMS, AGGREGATES
 from headrace.expressions.functions import FUNCTIONS, OPERATORS, SYNONYMS, check_cast
 from headrace.model import types
 from headrace.model.errors import QueryError, nearest
-from headrace.model.expressions import Aggregate, Call, Expression, Literal, aggregates_in, walk
+from headrace.model.expressions import Aggregate, Call, Expression, Literal, aggregates_in, is_window_bound, walk
 from headrace.model.schema import UserFunction
 from headrace.sql.constants import CONSTANT_CASTS
 from headrace.sql.scope import BOUNDS_HINT, NOT_REPLAYABLE, WINDOW_NAMES
@@ -108,7 +108,10 @@ def aggregate(builder: ExpressionBuilder, node: exp.Expression, function: str) -
         arguments = list(arguments[0].expressions)
     if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
         if function != "count" or distinct or any(arguments[0].args.values()):
-            raise builder.fail("type", f"{function} takes a value; only count takes *", node)
+            message = (
+                f"{function} takes a value; only count takes *" if not distinct else "DISTINCT needs a value, not *"
+            )
+            raise builder.fail("type", message, node)
         arguments = []
     elif function == "count" and len(arguments) != 1:
         raise builder.fail("type", "count takes * or one value", node)
@@ -126,7 +129,7 @@ def check_row_level(builder: ExpressionBuilder, tree: Expression, node: exp.Expr
     """What stands inside an aggregate must be known row by row; a name may have brought in more."""
     if any(True for _ in aggregates_in(tree)):
         raise builder.fail("aggregate", "an aggregate can't stand inside another one", node)
-    if any(inner in WINDOW_NAMES.values() for inner in walk(tree) if isinstance(inner, Call)):
+    if any(map(is_window_bound, walk(tree))):
         raise builder.fail("aggregate", "a row lies in several windows", node, BOUNDS_HINT)
 
 

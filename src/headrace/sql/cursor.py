@@ -17,8 +17,10 @@ WORD = re.compile(r"[^\W\d]\w*\Z")
 
 
 def is_word(token: Token) -> bool:
-    """A token that could be a name or a keyword, quoted or not."""
-    return token.token_type == TokenType.IDENTIFIER or WORD.match(token.text) is not None and not is_value(token)
+    """A token that could be a name or a keyword, quoted or not; r'text' and x'1f' are longer than their text."""
+    if token.token_type == TokenType.IDENTIFIER:
+        return True
+    return token.end - token.start + 1 == len(token.text) and WORD.match(token.text) is not None
 
 
 def is_value(token: Token) -> bool:
@@ -155,8 +157,8 @@ class Cursor:
 
 DURATION_HINT = "write it like '12 min', '30 days', 12 MINUTES or a number of seconds"
 DURATION_WORDS = frozenset(
-    "DAY DAYS HOUR HOURS MINUTE MINUTES MIN MINS SECOND SECONDS SEC SECS S H MS US MILLISECOND MILLISECONDS MICROSECOND "
-    "MICROSECONDS WEEK WEEKS MONTH MONTHS QUARTER QUARTERS YEAR YEARS".split()
+    "DAY DAYS HOUR HOURS MINUTE MINUTES MIN MINS SECOND SECONDS SEC SECS S H MS US MILLISECOND MILLISECONDS "
+    "MICROSECOND MICROSECONDS WEEK WEEKS MONTH MONTHS QUARTER QUARTERS YEAR YEARS".split()
 )
 KNOWN_TYPES = "BOOLEAN, BIGINT, DOUBLE, DECIMAL(p, s), STRING, TIMESTAMP, ADDRESS"
 TYPE_HINTS = {

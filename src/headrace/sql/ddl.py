@@ -16,7 +16,6 @@ from headrace.sql.cursor import Cursor
 from headrace.sql.names import quote
 from headrace.sql.tokens import span_of
 
-
 QUERY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
@@ -40,7 +39,9 @@ def parse_create(tokens: list[Token]) -> Stream | Table | NamedSelect:
     for word, parse in kinds.items():
         if cursor.accept(word):
             return parse(cursor)
-    raise cursor.unexpected("only streams, tables and queries can be created", "CREATE STREAM, CREATE TABLE or CREATE QUERY")
+    raise cursor.unexpected(
+        "only streams, tables and queries can be created", "CREATE STREAM, CREATE TABLE or CREATE QUERY"
+    )
 
 
 def named_select(cursor: Cursor) -> NamedSelect:
@@ -64,8 +65,10 @@ def columns(cursor: Cursor) -> tuple[Column, ...]:
         found.append(Column(cursor.name("a column's name"), cursor.data_type()))
         if cursor.accept(")"):
             return tuple(found)
-        if cursor.next_is("NOT", "NULL") or cursor.next_is("PRIMARY", "KEY"):
-            raise cursor.unexpected("columns have no constraints", hint="any column may hold NULL; declare name and type only")
+        if cursor.next_is("NOT", "NULL") or cursor.next_is("PRIMARY KEY"):
+            raise cursor.unexpected(
+                "columns have no constraints", hint="any column may hold NULL; declare name and type only"
+            )
         cursor.expect(",")
 
 
@@ -96,7 +99,9 @@ def stream(cursor: Cursor) -> Stream:
             raise cursor.unexpected(f"{' '.join(option)} is given twice")
         options[field] = read(cursor)
     if "event_time" not in options:
-        raise cursor.unexpected(f"stream {name} needs an EVENT TIME", hint="add EVENT TIME <column>; the column is a TIMESTAMP")
+        raise cursor.unexpected(
+            f"stream {name} needs an EVENT TIME", hint="add EVENT TIME <column>; the column is a TIMESTAMP"
+        )
     try:
         return Stream(name, declared, **options)  # type: ignore[arg-type]
     except ValueError as problem:
@@ -137,7 +142,10 @@ def format_table(declared: Table) -> str:
 
 def format_stream(declared: Stream) -> str:
     default = Stream(declared.name, declared.columns, declared.event_time)
-    parts = [f"CREATE STREAM {quote(declared.name)} ({column_list(declared.columns)})", f"EVENT TIME {quote(declared.event_time)}"]
+    parts = [
+        f"CREATE STREAM {quote(declared.name)} ({column_list(declared.columns)})",
+        f"EVENT TIME {quote(declared.event_time)}",
+    ]
     for words, field in (("LATENESS", "lateness_us"), ("SKEW", "skew_us"), ("IDLE", "idle_us")):
         if getattr(declared, field) != getattr(default, field):
             parts.append(f"{words} '{format_duration(getattr(declared, field))}'")

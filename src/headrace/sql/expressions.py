@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from sqlglot import TokenType, exp
@@ -38,6 +38,7 @@ BINARY: dict[type[exp.Expression], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
+TIME_HINT = "unix_seconds(time) is a number; GROUP BY time/60 AS minute makes windows"
 COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 CONSTANT_WORDS: dict[TokenType, Literal] = {
     TokenType.NULL: Literal(None, types.NULL),
@@ -103,7 +104,9 @@ class ExpressionBuilder:
             return Call(function, arguments, FUNCTIONS[function](arguments))
         except ValueError as problem:
             subject = function.upper() if function in OPERATORS else function
-            raise self.fail("type", f"{subject} {problem}", node) from None
+            has_time = any(argument.type == types.TIMESTAMP for argument in arguments)
+            hint = TIME_HINT if has_time and function in BINARY.values() else None
+            raise self.fail("type", f"{subject} {problem}", node, hint) from None
 
     def condition(self, node: exp.Expression, clause: str) -> Expression:
         """A boolean expression over rows, without aggregates."""
@@ -150,7 +153,7 @@ class ExpressionBuilder:
         except (ValueError, ArithmeticError) as problem:
             raise self.fail("constant", f"'{constant.value}' is not {target.name}: {problem}", node) from None
 
-    def adapted(self, arguments: tuple[Expression, ...], node: exp.Expression) -> tuple[Expression, ...]:
+    def adapted(self, arguments: tuple[Expression, ...], nodes: Sequence[exp.Expression]) -> tuple[Expression, ...]:
         """A text constant compared with a TIMESTAMP or an ADDRESS is one."""
         targets = {argument.type for argument in arguments} & {types.TIMESTAMP, types.ADDRESS}
         if len(targets) != 1:
@@ -160,7 +163,7 @@ class ExpressionBuilder:
             self.cast_constant(argument, target, node)
             if isinstance(argument, Literal) and isinstance(argument.value, str)
             else argument
-            for argument in arguments
+            for argument, node in zip(arguments, nodes, strict=True)
         )
 
     # Operators
@@ -171,7 +174,7 @@ class ExpressionBuilder:
             operand = operand.this
         inner = self.constant_or_limit(operand) if isinstance(operand, exp.Literal) else self.build(operand)
         if isinstance(inner, Literal) and isinstance(inner.value, int | float | Decimal) and inner.type.is_numeric:
-            if inner.value == types.MIN_BIGINT:
+            if inner.type == types.BIGINT and inner.value == types.MIN_BIGINT:
                 raise self.fail("number", "this whole number has more than 64 bits", node)
             return Literal(inner.value.copy_negate() if isinstance(inner.value, Decimal) else -inner.value, inner.type)
         return self.call("negate", (inner,), node)
@@ -183,8 +186,10 @@ class ExpressionBuilder:
         tree = self.build(chain[-1].this)
         for link in reversed(chain):
             operator = BINARY[type(link)]
-            arguments = (tree, self.build(link.expression))
-            tree = self.call(operator, self.adapted(arguments, link) if operator in COMPARISONS else arguments, link)
+            arguments: tuple[Expression, ...] = (tree, self.build(link.expression))
+            if operator in COMPARISONS:
+                arguments = self.adapted(arguments, (link.this, link.expression))
+            tree = self.call(operator, arguments, link)
         self.depth -= len(chain) - 1
         return tree
 
@@ -229,9 +234,7 @@ class ExpressionBuilder:
         subject = self.build(node.this)
         candidates = tuple(self.build(candidate) for candidate in node.expressions)
         self.depth -= 1
-        if not candidates:
-            raise self.fail("syntax", "IN needs a list of constants", node)
-        subject, *adapted = self.adapted((subject, *candidates), node)
+        subject, *adapted = self.adapted((subject, *candidates), (node.this, *node.expressions))
         if all(isinstance(candidate, Literal) for candidate in adapted):
             return self.call("in", (subject, *adapted), node)
         self.copied(subject, len(adapted), node)
@@ -241,8 +244,10 @@ class ExpressionBuilder:
         allow(self.spots, node, "this", "low", "high")
         self.enter(1, node)
         subject = self.copied(self.build(node.this), 2, node)
-        low = self.adapted((subject, self.build(node.args["low"])), node)
-        high = self.adapted((subject, self.build(node.args["high"])), node)
+        low, high = (
+            self.adapted((subject, self.build(bound)), (node.this, bound))
+            for bound in (node.args["low"], node.args["high"])
+        )
         self.depth -= 1
         return self.call("and", (self.call(">=", low, node), self.call("<=", high, node)), node)
 
@@ -253,7 +258,7 @@ class ExpressionBuilder:
         escape = self.build(node.expression)
         character = escape.value if isinstance(escape, Literal) else None
         if not isinstance(node.this, exp.Like) or not isinstance(character, str) or len(character) != 1:
-            raise self.fail("syntax", "ESCAPE needs one character", node)
+            raise self.fail("syntax", "ESCAPE needs one character", node.expression)
         return self.like_with(node.this, character)
 
     def like_with(self, node: exp.Expression, escape: str) -> Expression:
@@ -280,7 +285,7 @@ class ExpressionBuilder:
         for branch in branches:
             condition = self.build(branch.this)
             if subject is not None:
-                condition = self.call("=", self.adapted((subject, condition), branch), branch)
+                condition = self.call("=", self.adapted((subject, condition), (node.this, branch.this)), branch)
             arguments += [condition, self.build(branch.args["true"])]
         arguments.append(self.build(default) if default is not None else Literal(None, types.NULL))
         return self.call("case", tuple(arguments), node)

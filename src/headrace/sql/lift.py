@@ -1,8 +1,8 @@
 """Lift what the stock parser does not know out of the token list, and mask the rest so that nothing is lost on the way.
 
-Our window forms, the types of casts and aliases in GROUP BY are taken out by hand. Every name, function and constant that is
-left gets a text made of its position (`n12`, `f12`, `12`): so the stock parser has no say in what a name or a function
-means, and every leaf of its tree leads back to the exact spot in the source.
+Our window forms, the types of casts and aliases in GROUP BY are taken out by hand. Every name, function and constant
+that is left gets a text made of its position (`n12`, `f12`, `12`): so the stock parser has no say in what a name or a
+function means, and every leaf of its tree leads back to the exact spot in the source.
 """
 
 from __future__ import annotations
@@ -46,10 +46,19 @@ TYPED_CONSTANTS = {"TIMESTAMP", "ADDRESS", "DECIMAL", "DATE", "INET", "NUMERIC"}
 CLAUSES_AFTER_GROUP_BY = {TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT}
 CLAUSES = {TokenType.FROM, TokenType.JOIN, TokenType.ON, TokenType.WHERE, TokenType.GROUP_BY, *CLAUSES_AFTER_GROUP_BY}
 CONSTANT_WORDS = {TokenType.NULL, TokenType.TRUE, TokenType.FALSE}
-BEFORE_OPERAND = (
-    (SIGNS | CLAUSES | {TokenType.SELECT, TokenType.ALIAS, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.DISTINCT})
-    | {TokenType.BETWEEN, TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.DIV}
-) - {TokenType.R_PAREN, TokenType.FROM, TokenType.JOIN}
+BETWEEN_OPERANDS = {
+    TokenType.AND,
+    TokenType.OR,
+    TokenType.LIKE,
+    TokenType.DIV,
+    TokenType.IN,
+    TokenType.IS,
+    TokenType.BETWEEN,
+    TokenType.ESCAPE,
+}
+BEFORE_OPERAND = (SIGNS | CLAUSES | BETWEEN_OPERANDS) - {TokenType.R_PAREN, TokenType.FROM, TokenType.JOIN}
+BEFORE_OPERAND |= {TokenType.SELECT, TokenType.ALIAS, TokenType.NOT, TokenType.DISTINCT}
+BEFORE_OPERAND |= {TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE}
 """What stands before a value: a word behind it is no clause."""
 
 
@@ -101,7 +110,9 @@ class Lifter:
             self.emit(TokenType.STRING, str(index), index)
         elif token.token_type == TokenType.NUMBER or (token.token_type in CONSTANT_WORDS and not self.is_tested(index)):
             self.emit(TokenType.NUMBER, str(index), index)
-        elif token.token_type == TokenType.L_BRACKET and (self.cursor.next_is("RANGE") or self.cursor.next_is("SLICES")):
+        elif token.token_type == TokenType.L_BRACKET and (
+            self.cursor.next_is("RANGE") or self.cursor.next_is("SLICES")
+        ):
             self.lift_brackets(index)
         elif token.token_type == TokenType.L_BRACKET and self.cursor.next_is("ROWS"):
             hint = "use [RANGE '12 min' SLIDE '5 min']"
@@ -111,8 +122,12 @@ class Lifter:
         elif is_word(token) or is_keyword(token):
             self.word(token, index)
         else:
-            hint = SIGN_HINTS.get(token.token_type)
-            raise QueryError("syntax", f"'{token.text}' has no place in a query", hint=hint, span=span_of(token))
+            raise QueryError(
+                "syntax",
+                f"'{token.text}' has no place in a query",
+                hint=SIGN_HINTS.get(token.token_type),
+                span=span_of(token),
+            )
 
     def kind(self, index: int) -> TokenType | None:
         return self.tokens[index].token_type if 0 <= index < len(self.tokens) else None
@@ -121,6 +136,11 @@ class Lifter:
         """NULL, TRUE or FALSE behind IS or IS NOT belongs to the operator; after a dot it is a name."""
         before = index - 1 if self.kind(index - 1) != TokenType.NOT else index - 2
         return self.kind(before) == TokenType.IS or self.kind(index - 1) == TokenType.DOT
+
+    def operand_is_missing(self, index: int) -> bool:
+        """The stock parser takes AND(a, b) for a function call."""
+        before = self.kind(index - 1 if self.kind(index - 1) != TokenType.NOT else index - 2)
+        return before is None or before in BEFORE_OPERAND
 
     def emit(self, token_type: TokenType, text: str, index: int) -> None:
         """`col` carries the position, so that the parser's own errors name it."""
@@ -177,8 +197,17 @@ class Lifter:
 
     def keyword(self, token: Token, index: int) -> None:
         kind = token.token_type
+        if kind in BETWEEN_OPERANDS and self.operand_is_missing(index):
+            raise QueryError("syntax", f"a value is missing before {token.text.upper()}", span=span_of(token))
+        if kind == TokenType.IN and (not self.cursor.next_is("(") or self.cursor.next_is("(", ")")):
+            raise QueryError("syntax", "IN needs a list of values", hint="write x IN (1, 2)", span=span_of(token))
+        following = self.cursor.peek()
+        if kind in CLAUSES | {TokenType.SELECT} and (following is None or following.token_type in CLAUSES):
+            raise QueryError("syntax", f"nothing follows {token.text.upper()}", span=span_of(token))
         if kind == TokenType.SELECT and index > 0:
-            raise QueryError("unsupported", "a SELECT inside a SELECT is not supported", hint=SUBQUERY, span=span_of(token))
+            raise QueryError(
+                "unsupported", "a SELECT inside a SELECT is not supported", hint=SUBQUERY, span=span_of(token)
+            )
         if kind == TokenType.DISTINCT and self.kind(index - 1) == TokenType.SELECT:
             hint = "the rows of a window are distinct by GROUP BY; count(DISTINCT x) counts values"
             raise QueryError("unsupported", "SELECT DISTINCT is not supported", hint=hint, span=span_of(token))
@@ -189,7 +218,9 @@ class Lifter:
                 raise self.cursor.unexpected("expected ) after the type")
         elif kind == TokenType.ALIAS and self.group_item is not None and self.depth == 0:
             if self.kind(index - 1) == TokenType.GROUP_BY or self.group_item in self.lifted.group_aliases:
-                raise QueryError("syntax", "AS does not fit here", hint="GROUP BY expression AS name", span=span_of(token))
+                raise QueryError(
+                    "syntax", "AS does not fit here", hint="GROUP BY expression AS name", span=span_of(token)
+                )
             alias = self.cursor.position
             self.cursor.name("a name for the group")
             self.lifted.group_aliases[self.group_item] = alias
@@ -211,7 +242,9 @@ class Lifter:
         self.emit(TokenType.STRING, str(index + 1), index + 1)
         self.emit(TokenType.R_PAREN, ")", index + 1)
 
-    def add_window(self, build: Callable[[], AnyWindow], anchor: int, first: int, time_column: int | None = None) -> None:
+    def add_window(
+        self, build: Callable[[], AnyWindow], anchor: int, first: int, time_column: int | None = None
+    ) -> None:
         span = span_of(self.tokens[first], self.tokens[self.cursor.position - 1])
         try:
             self.lifted.windows.append(LiftedWindow(build(), anchor, span, time_column))
@@ -249,7 +282,7 @@ class Lifter:
             function = cursor.advance()
         name = function.text.upper()
         if name not in ("HOP", "TUMBLE"):
-            hint = "TUMBLE(TABLE t, DESCRIPTOR(ts), size) and HOP(TABLE t, DESCRIPTOR(ts), slide, size) are; sessions are not"
+            hint = "TUMBLE(TABLE t, DESCRIPTOR(ts), size) and HOP(TABLE t, DESCRIPTOR(ts), slide, size) are"
             raise QueryError("unsupported", f"{name} windows are not supported", hint=hint, span=span_of(function))
         cursor.expect("(", "TABLE")
         anchor = cursor.position
@@ -275,5 +308,3 @@ def table_function_window(name: str, durations: list[int]) -> Window:
         slide_us, range_us, *start = durations
         return Window.aligned_at_start(range_us, slide_us, *start)
     raise ValueError("TUMBLE takes a size, HOP a slide and a size; both may be followed by an offset")
-
-

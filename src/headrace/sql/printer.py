@@ -1,4 +1,4 @@
-"""From values back to text. The text is canonical: equal values give equal text, and parsing it gives the value back."""
+"""From values back to text. It is canonical: equal values give equal text, and parsing it gives the value back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from headrace.expressions.functions import FUNCTIONS, OPERATORS
 from headrace.model.address import format_address
-from headrace.model.expressions import WINDOW_END, WINDOW_START, Aggregate, Call, ColumnRef, Expression, Literal
+from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, Literal, is_window_bound
 from headrace.model.query import Join, Order, Output, Query
 from headrace.model.time import format_duration, format_timestamp
 from headrace.model.types import ADDRESS, BIGINT, DOUBLE, TIMESTAMP
@@ -15,11 +15,13 @@ from headrace.model.windows import AnyWindow, SlicedWindow
 from headrace.sql.names import quote
 
 PRECEDENCE = {"or": 1, "and": 2, "not": 3}
-PRECEDENCE |= dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "in", "like", "is_null", "is_not_null", "is_true", "is_false"), 4)
+PRECEDENCE |= dict.fromkeys(
+    ("=", "<>", "<", "<=", ">", ">=", "in", "like", "is_null", "is_not_null", "is_true", "is_false"), 4
+)
 PRECEDENCE |= {"+": 5, "-": 5, "*": 6, "/": 6, "div": 6, "%": 6, "negate": 7}
 ATOM = 8
+SIGNS = {"not": "NOT ", "negate": "-"}
 SUFFIXES = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL", "is_true": "IS TRUE", "is_false": "IS FALSE"}
-RESULT_BOUNDS: dict[Expression, str] = {WINDOW_START: "window_start", WINDOW_END: "window_end"}
 
 
 def digest(query: Query) -> str:
@@ -29,9 +31,7 @@ def digest(query: Query) -> str:
 
 def format_query(query: Query) -> str:
     text = ExpressionPrinter(qualified=bool(query.joins)).text
-    # Where results are named, an output's name would hide the column of the same name.
-    names = frozenset(output.name.lower() for output in query.outputs)
-    result_text = ExpressionPrinter(qualified=bool(query.joins), hidden=names).text
+    result_text = ExpressionPrinter(qualified=bool(query.joins), hidden=hidden_names(query)).text
     parts = [
         "SELECT " + ", ".join(format_output(output, text) for output in query.outputs),
         f"FROM {quote(query.stream)} {format_window(query.window)}",
@@ -50,6 +50,18 @@ def format_query(query: Query) -> str:
     return " ".join(parts)
 
 
+def hidden_names(query: Query) -> frozenset[str]:
+    """In HAVING and ORDER BY an output's name hides a column of the same name."""
+    renamed = (output for output in query.outputs if own_name(output.expression) != output.name)
+    return frozenset(output.name.lower() for output in renamed)
+
+
+def own_name(tree: Expression) -> str | None:
+    if isinstance(tree, ColumnRef):
+        return tree.name
+    return tree.function if isinstance(tree, Call) and is_window_bound(tree) else None
+
+
 def format_window(window: AnyWindow) -> str:
     if isinstance(window, SlicedWindow):
         words = ["SLICES " + ", ".join(f"'{format_duration(length)}'" for length in window.slices_us)]
@@ -62,8 +74,7 @@ def format_window(window: AnyWindow) -> str:
 
 def format_output(output: Output, text: Callable[[Expression], str]) -> str:
     tree = output.expression
-    own_name = RESULT_BOUNDS.get(tree) or (tree.name if isinstance(tree, ColumnRef) else None)
-    return text(tree) if own_name == output.name else f"{text(tree)} AS {quote(output.name)}"
+    return text(tree) if own_name(tree) == output.name else f"{text(tree)} AS {quote(output.name)}"
 
 
 def format_join(join: Join, text: Callable[[Expression], str]) -> str:
@@ -116,8 +127,8 @@ class ExpressionPrinter:
 
     def call(self, tree: Call) -> str:
         name, arguments = tree.function, tree.arguments
-        if tree in RESULT_BOUNDS:
-            return RESULT_BOUNDS[tree]
+        if is_window_bound(tree):
+            return name
         if name == "cast":
             return f"CAST({self.text(arguments[0])} AS {tree.type})"
         if name == "case":
@@ -132,15 +143,13 @@ class ExpressionPrinter:
         level = PRECEDENCE[name]
         if name in ("and", "or"):
             return f" {name.upper()} ".join(self.inside(argument, level + 1) for argument in arguments)
+        if name in SIGNS:
+            return f"{SIGNS[name]}{self.inside(arguments[0], ATOM)}"
         first = self.inside(arguments[0], level if level in (5, 6) else level + 1)
         if name in SUFFIXES:
             return f"{first} {SUFFIXES[name]}"
         if name == "in":
             return f"{first} IN ({self.listed(arguments[1:])})"
-        if name == "not":
-            return f"NOT {self.inside(arguments[0], ATOM)}"
-        if name == "negate":
-            return f"-{self.inside(arguments[0], ATOM)}"
         return f"{first} {name.upper()} {self.inside(arguments[1], level + 1)}"
 
 

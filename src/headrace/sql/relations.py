@@ -91,8 +91,16 @@ def check_aliases(builder: ExpressionBuilder, nodes: list[exp.Expression]) -> No
     seen: set[str] = set()
     for node, relation in zip(nodes, builder.scope.relations, strict=True):
         if relation.alias.lower() in seen:
-            raise builder.fail("ambiguous-name", f"two relations are called '{relation.alias}'", node, "give one an alias")
+            raise builder.fail(
+                "ambiguous-name", f"two relations are called '{relation.alias}'", node, "give one an alias"
+            )
         seen.add(relation.alias.lower())
+
+
+def condition_of(join: exp.Expression) -> exp.Expression | None:
+    """What was written behind ON; where nothing was, the stock parser puts TRUE."""
+    on = join.args.get("on")
+    return None if isinstance(on, exp.Boolean) else on
 
 
 def join_kind(builder: ExpressionBuilder, join: exp.Expression) -> str:
@@ -100,7 +108,7 @@ def join_kind(builder: ExpressionBuilder, join: exp.Expression) -> str:
     side, kind = str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()
     if side == "LEFT" and kind in ("", "OUTER"):
         return "left"
-    if side == "" and kind in ("", "INNER") and (join.args.get("on") is not None or join.args.get("using")):
+    if side == "" and kind in ("", "INNER") and (condition_of(join) is not None or join.args.get("using")):
         return "inner"
     if side == "" and kind in ("", "CROSS"):
         return "comma"
@@ -110,7 +118,7 @@ def join_kind(builder: ExpressionBuilder, join: exp.Expression) -> str:
 def read_condition(builder: ExpressionBuilder, clause: FromClause, table: JoinedTable, join: exp.Expression) -> None:
     for identifier in join.args.get("using") or []:
         read_shared_column(builder, clause, table, identifier)
-    on = join.args.get("on")
+    on = condition_of(join)
     if on is None:
         return
     for conjunct in conjuncts(normalize(builder.condition(on, "ON"))):

@@ -119,7 +119,9 @@ class Scope:
         relations = self.candidates(qualifier, name)
         if not relations:
             hint = nearest(qualifier or "", [relation.alias for relation in self.relations])
-            return self.spots.fail("unknown-name", f"no stream or table '{qualifier}' in FROM", node.args["table"], hint)
+            return self.spots.fail(
+                "unknown-name", f"no stream or table '{qualifier}' in FROM", node.args["table"], hint
+            )
         if name.lower() in NOT_REPLAYABLE:
             return self.not_replayable(name, node)
         known = [column.name for relation in relations for column in relation.columns]

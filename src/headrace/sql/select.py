@@ -8,8 +8,6 @@ from sqlglot import Token, exp
 
 from headrace.expressions.normal import normalize, sort_key
 from headrace.model.expressions import (
-    WINDOW_END,
-    WINDOW_START,
     Aggregate,
     Call,
     ColumnRef,
@@ -17,6 +15,7 @@ from headrace.model.expressions import (
     Literal,
     aggregates_in,
     children,
+    is_window_bound,
     walk,
 )
 from headrace.model.query import Order, Output, Query
@@ -43,11 +42,19 @@ def parse_select(tokens: list[Token], text: str, catalog: Catalog) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An expression of a clause while the query is built, with the name it will have and the node it came from."""
+    """An expression of a clause while the query is built, with the name it will have and the node it came from.
+
+    A `position` above zero says that the name was made of it, because none was given.
+    """
 
     name: str
     expression: Expression
     node: exp.Expression
+    position: int = 0
+
+    def next_name(self) -> Item:
+        position = self.position + 1
+        return replace(self, name=natural_name(self.expression, position), position=position)
 
 
 class SelectBuilder:
@@ -63,6 +70,11 @@ class SelectBuilder:
         allow(self.spots, select, *CLAUSES)
         self.source = read_from(self.expressions, select, catalog)
         self.windows = WindowReader(self.expressions, lifted, self.source)
+        self.aliased = {
+            self.spots.name(item.args["alias"]).lower(): item.this
+            for item in reversed(select.expressions)
+            if isinstance(item, exp.Alias)
+        }
 
     def build(self) -> Query:
         where = self.read_where()
@@ -129,15 +141,16 @@ class SelectBuilder:
             tree = self.group_expression(node)
             if alias is not None:
                 self.scope.add_names(Named(alias, tree))
-            if tree not in (WINDOW_START, WINDOW_END):
+            if not is_window_bound(tree):
                 self.check_group(tree, node)
-                items.append(Item(alias or natural_name(tree, position + 1), tree, node))
+                generated = 0 if alias is not None or isinstance(tree, ColumnRef) else position + 1
+                items.append(Item(alias or natural_name(tree, position + 1), tree, node, generated))
         return items
 
     def check_group(self, tree: Expression, node: exp.Expression) -> None:
         if any(True for _ in aggregates_in(tree)):
             raise self.fail("aggregate", "GROUP BY can't hold an aggregate", node)
-        if any(inner in WINDOW_NAMES.values() for inner in walk(tree) if isinstance(inner, Call)):
+        if any(map(is_window_bound, walk(tree))):
             hint = "every result is per window already; SELECT may compute with its bounds"
             raise self.fail("aggregate", "GROUP BY can't hold the window's bounds", node, hint)
 
@@ -146,10 +159,7 @@ class SelectBuilder:
         if self.spots.is_number(node):
             return self.expressions.build(unaliased(self.item_at(node)))
         if is_bare_name(node) and self.scope.find(node) is None:
-            name = self.spots.name(node.this).lower()
-            for item in self.select.expressions:
-                if isinstance(item, exp.Alias) and self.spots.name(item.args["alias"]).lower() == name:
-                    return self.expressions.build(item.this)
+            node = self.aliased.get(self.spots.name(node.this).lower(), node)
         return self.expressions.build(node)
 
     def item_at(self, node: exp.Expression) -> exp.Expression:
@@ -193,15 +203,21 @@ class SelectBuilder:
         """The window's bounds and the groups that the SELECT list leaves out come first."""
         present = {item.expression for item in written}
         implied = [*(Item(name, bound, self.select) for name, bound in WINDOW_NAMES.items()), *groups]
+        taken = {item.name.lower() for item in written}
         missing: dict[Expression, Item] = {}
         for item in implied:
-            if item.expression not in present:
-                missing.setdefault(item.expression, item)
+            if item.expression not in present and item.expression not in missing:
+                while item.position > 0 and item.name.lower() in taken:
+                    item = item.next_name()
+                taken.add(item.name.lower())
+                missing[item.expression] = item
         outputs: dict[str, Output] = {}
         for item in [*missing.values(), *written]:
             if item.name.lower() in outputs:
                 hint = "give it another name with AS"
-                raise self.fail("ambiguous-name", f"two columns of the result are called '{item.name}'", item.node, hint)
+                raise self.fail(
+                    "ambiguous-name", f"two columns of the result are called '{item.name}'", item.node, hint
+                )
             outputs[item.name.lower()] = Output(item.name, item.expression)
         return tuple(outputs.values())
 
@@ -265,8 +281,8 @@ def natural_name(tree: Expression, position: int) -> str:
     """A column keeps its name; anything else is named by its function and position."""
     if isinstance(tree, ColumnRef):
         return tree.name
-    if tree == WINDOW_START or tree == WINDOW_END:
-        return "window_start" if tree == WINDOW_START else "window_end"
+    if isinstance(tree, Call) and is_window_bound(tree):
+        return tree.function
     if isinstance(tree, Aggregate) or (isinstance(tree, Call) and tree.function.isidentifier()):
         return f"{tree.function}_{position}"
     return f"expr_{position}"

@@ -19,11 +19,14 @@ def stock_parse(lifted: Lifted) -> exp.Expression:
     except ParseError as problem:
         details = problem.errors[0] if problem.errors else {}
         raise syntax_error(lifted, details.get("col"), str(details.get("description") or "")) from None
+    except TypeError:  # the compiled build checks types where the other makes a tree that we refuse later
+        raise QueryError("syntax", "this can't be read", span=span_of(lifted.source[0], lifted.source[-1])) from None
     except RecursionError:
         raise QueryError("limit", "nested too deeply", hint=SIMPLIFY, span=span_of(lifted.source[0])) from None
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Select):
-        raise QueryError("syntax", "this is not a SELECT", hint="a query begins with SELECT", span=span_of(lifted.source[0]))
+        hint = "a query begins with SELECT"
+        raise QueryError("syntax", "this is not a SELECT", hint=hint, span=span_of(lifted.source[0]))
     return tree
 
 

@@ -86,7 +86,9 @@ def unreadable(text: str) -> QueryError:
     opening = next((match for match in QUOTED.finditer(text) if match.group("open")), None)
     if opening is not None:
         return QueryError("syntax", "a quote or comment is not closed", span=Span(*opening.span()))
-    return QueryError("syntax", "a constant can't be read", hint="numbers are written 31, 0.5 or 1e6, texts 'like this'")
+    return QueryError(
+        "syntax", "a constant can't be read", hint="numbers are written 31, 0.5 or 1e6, texts 'like this'"
+    )
 
 
 def split_statements(tokens: list[Token]) -> Iterator[list[Token]]:
@@ -111,18 +113,25 @@ def check_limits(tokens: list[Token], text: str) -> None:
     if len(source) > MAX_STATEMENT_BYTES or len(source.encode()) > MAX_STATEMENT_BYTES:
         message = f"a statement may have at most {MAX_STATEMENT_BYTES >> 10} KiB"
         raise QueryError("limit", message, hint="split it, or use IN instead of many ORs", span=span_of(tokens[0]))
-    depth = prefixes = joins = 0
+    check_depth(tokens)
+    joins = [token for token in tokens if token.token_type == TokenType.JOIN]
+    if len(joins) > MAX_JOINS:
+        raise QueryError("limit", f"more than {MAX_JOINS} joins", hint=SIMPLIFY, span=span_of(joins[MAX_JOINS]))
+
+
+def check_depth(tokens: list[Token]) -> None:
+    """Each open bracket or CASE is a level, and so is each NOT or sign before it: all of them cost the parser stack."""
+    levels: list[int] = []
+    depth = prefixes = 0
     after_dot = False
     for token in tokens:
         kind = token.token_type
         if kind in OPENING and not after_dot:
-            depth += 1
-        elif kind in CLOSING and not after_dot:
-            depth = max(0, depth - 1)
+            levels.append(1 + prefixes)
+            depth += levels[-1]
+        elif kind in CLOSING and not after_dot and levels:
+            depth -= levels.pop()
         prefixes = prefixes + 1 if kind in PREFIXES else 0
-        joins += kind == TokenType.JOIN
         after_dot = kind == TokenType.DOT
-        if depth > MAX_DEPTH or prefixes > MAX_DEPTH:
+        if depth + prefixes > MAX_DEPTH:
             raise QueryError("limit", f"nested deeper than {MAX_DEPTH} levels", hint=SIMPLIFY, span=span_of(token))
-        if joins > MAX_JOINS:
-            raise QueryError("limit", f"more than {MAX_JOINS} joins", hint=SIMPLIFY, span=span_of(token))

@@ -51,7 +51,9 @@ class WindowReader:
         anchors |= {self.spots.index(alias.this)} if alias is not None else set()
         for window in lifted.windows:
             if window.anchor not in anchors:
-                raise QueryError("window", "a window belongs behind the stream's name", hint=WINDOW_HINT, span=window.span)
+                raise QueryError(
+                    "window", "a window belongs behind the stream's name", hint=WINDOW_HINT, span=window.span
+                )
             if window.time_column is not None:
                 token = lifted.source[window.time_column]
                 self.check_event_time(token.text, span_of(token))
