@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal
 from headrace.model.schema import UserFunction
 from headrace.model.types import DataType, Value
-from headrace.reference.functions import STRICT, RowError, cast, compare, fit, order_key, promoted
+from headrace.reference.functions import STRICT, RowError, cast, compare, fit, order_key
 
 Row = Mapping[str, Mapping[str, Value]]
 """Column values by relation and column name."""
@@ -128,8 +128,6 @@ def membership(values: list[Any]) -> bool | None:
 def extreme(values: list[Any], *, greatest: bool) -> Any:
     """NULLs do not take part."""
     present = [value for value in values if value is not None]
-    if any(isinstance(value, float) for value in present):
-        present = [promoted(value, 0.0)[0] for value in present]
     chosen = max if greatest else min
     return chosen(present, key=order_key) if present else None
 

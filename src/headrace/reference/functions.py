@@ -153,7 +153,7 @@ def substring(text: str, position: int, length: int | None = None) -> str:
     """Positions count from 1, negative ones from the end."""
     start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
     end = len(text) if length is None else start + length
-    return text[max(0, start) : max(0, end, start if start > 0 else 0)] if end > start else ""
+    return text[max(0, start) : max(0, end)]
 
 
 def like(text: str, pattern: str) -> bool:
@@ -253,7 +253,7 @@ STRICT: dict[str, Callable[..., Any]] = {
     "rtrim": lambda text: text.rstrip(" "),
     "substring": substring,
     "left": lambda text, count: text[: max(0, count)],
-    "right": lambda text, count: text[max(0, len(text) - count) :] if count > 0 else "",
+    "right": lambda text, count: text[max(0, len(text) - count) :],
     "replace": lambda text, old, new: text.replace(old, new) if old else text,
     "instr": lambda text, part: text.find(part) + 1,
     "starts_with": str.startswith,

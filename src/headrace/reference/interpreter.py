@@ -195,13 +195,14 @@ class Interpreter:
         """The row's contribution, if it passes joins and WHERE, and the number of expressions that failed on it."""
         query = registered.query
         joined: dict[str, Mapping[str, Value]] = {query.stream: row}
-        errors = 0
+        errors, matched = 0, True
         for join in query.joins:
             partner, failed = self.partner(join, joined)
             errors += failed
-            if partner is None and not join.outer:
-                return None, errors
+            matched = matched and (join.outer or partner is not None)
             joined[join.relation] = partner if partner is not None else NullRow()
+        if not matched:
+            return None, errors
         if query.where is not None:
             passes, failed = self.evaluator.evaluate(query.where, joined)
             errors += failed
@@ -394,7 +395,7 @@ class Sortable:
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, value: Value, order: Order) -> None:
-        self.key = (order.nulls_first != (value is None), None if value is None else order_key(value))
+        self.key: tuple[bool, Any] = (order.nulls_first != (value is None), None if value is None else order_key(value))
         self.descending = order.descending
 
     def __eq__(self, other: object) -> bool:
@@ -403,6 +404,4 @@ class Sortable:
     def __lt__(self, other: Sortable) -> bool:
         if self.key[0] != other.key[0]:
             return self.key[0] < other.key[0]
-        if self.key[1] is None or other.key[1] is None:
-            return False
         return bool(self.key[1] > other.key[1]) if self.descending else bool(self.key[1] < other.key[1])
