@@ -2,6 +2,7 @@ PYTHON ?= python3
 UV ?= uv
 # E.g. make test PYTEST_FLAGS="-x -k windows"; make lock LOCK_FLAGS=--upgrade
 PYTEST_FLAGS ?=
+WORKERS ?= auto
 LOCK_FLAGS ?=
 
 BIN := .venv/bin
@@ -28,13 +29,13 @@ demo: check-java $(INSTALLED) ## see Headrace answer many queries over one strea
 	@$(BIN)/headrace demo
 
 test: check-java lint ## lint, and all tests but the slow ones
-	$(BIN)/pytest -m "not slow" $(PYTEST_FLAGS)
+	$(BIN)/pytest -n $(WORKERS) -m "not slow" $(PYTEST_FLAGS)
 
 test-fast: $(INSTALLED) ## only the tests that need no Java
-	$(BIN)/pytest -m "not jvm and not slow" $(PYTEST_FLAGS)
+	$(BIN)/pytest -n $(WORKERS) -m "not jvm and not slow" $(PYTEST_FLAGS)
 
 test-slow: check-java $(INSTALLED) ## only the slow tests
-	$(BIN)/pytest -m slow $(PYTEST_FLAGS)
+	$(BIN)/pytest -n $(WORKERS) -m slow $(PYTEST_FLAGS)
 
 lint: $(INSTALLED) ## style, types and the import contract
 	$(BIN)/ruff check

@@ -32,10 +32,14 @@ SPARK_SETTINGS = {
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of a file share its fixtures, so one worker runs them; all that need Java share one session."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        needs_java = "spark" in getattr(item, "fixturenames", ())
+        if needs_java:
             item.add_marker(pytest.mark.jvm)
+        if config.pluginmanager.hasplugin("xdist"):
+            item.add_marker(pytest.mark.xdist_group("jvm" if needs_java else str(item.path)))
 
 
 @pytest.fixture(scope="session")
