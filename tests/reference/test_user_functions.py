@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from headrace.model.schema import UserFunction
@@ -117,3 +119,13 @@ def test_a_function_without_an_implementation_is_a_mistake_of_the_caller() -> No
     scenario.interpreter.evaluator.functions = {}
     with pytest.raises(KeyError):
         scenario.batch(at(0, v=1))
+
+
+def test_a_vectorised_one_gets_and_gives_arrays() -> None:
+    doubled = UserFunction("f", (BIGINT,), BIGINT, lambda v: pc.multiply(v, 2), vectorized=True)
+    assert outcome("f(v) + f(1)", "", [doubled], v=20) == (42, 0)
+    assert outcome("f(v)", "", [doubled], v=None) == (None, 0)
+    later = UserFunction("f", (TIMESTAMP,), TIMESTAMP, lambda t: t, vectorized=True)
+    assert outcome("unix_seconds(f(t))", "", [later]) == (0, 0)
+    wrong = UserFunction("f", (BIGINT,), BIGINT, lambda v: pa.array([1, 2]), vectorized=True)
+    assert outcome("f(v)", "", [wrong], v=1) == (None, 1)

@@ -180,7 +180,15 @@ def to_rows(table: pa.Table, columns: Iterable[Column]) -> list[dict[str, Value]
     return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
-def plain_values(array: pa.ChunkedArray, data_type: DataType) -> list[Any]:
+def to_array(values: Iterable[Value], data_type: DataType) -> pa.Array:
+    """Plain values as a column; the reverse of `plain_values`."""
+    if data_type.name == "ADDRESS":
+        raw = [None if value is None else address_bytes(int(value)) for value in values]
+        return pa.array(raw, arrow_type(data_type))
+    return pa.array(list(values), arrow_type(data_type))
+
+
+def plain_values(array: pa.ChunkedArray | pa.Array, data_type: DataType) -> list[Any]:
     if data_type.name == "TIMESTAMP":
         return array.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
     listed: list[Any] = array.to_pylist()

@@ -11,6 +11,9 @@ from datetime import tzinfo
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
+from headrace.model.arrow import plain_values, to_array
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal
 from headrace.model.schema import UserFunction
 from headrace.model.types import DataType, Value
@@ -92,14 +95,21 @@ class Evaluator:
             return Result(None, True)
 
     def call_user_function(self, name: str, values: list[Any], returns: DataType) -> Any:
-        implementation = self.functions[name.lower()].implementation
+        function = self.functions[name.lower()]
         try:
-            value = implementation(*values)
+            value = call_with_arrays(function, values) if function.vectorized else function.implementation(*values)
         except Exception as problem:  # a user's function may raise anything, and must not stop the other queries
             raise RowError(str(problem)) from problem
         if value is not None and not has_type(value, returns):
             raise RowError(f"{name} gave {type(value).__name__}, not {returns}")
         return value
+
+
+def call_with_arrays(function: UserFunction, values: list[Any]) -> Any:
+    """A vectorised function gets columns of one row and gives one."""
+    arrays = [to_array([value], parameter) for value, parameter in zip(values, function.parameters, strict=True)]
+    (value,) = plain_values(pa.array(function.implementation(*arrays)), function.returns)
+    return value
 
 
 def has_type(value: object, data_type: DataType) -> bool:

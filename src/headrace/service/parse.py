@@ -8,8 +8,8 @@ import rich_click as click
 
 from headrace.model.errors import HeadraceError
 from headrace.service.scripts import check_report, read_functions, read_script, read_text
-from headrace.sql.names import quote
 from headrace.sql import NamedQuery, Script, digest, format_query, format_stream, format_table, format_window
+from headrace.sql.names import quote
 
 
 @click.command()
