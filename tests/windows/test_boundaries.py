@@ -1,0 +1,179 @@
+"""Boundaries: the papers' examples, and properties on random windows."""
+
+from __future__ import annotations
+
+import itertools
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.model.windows import AnyWindow, Interval, SlicedWindow, Window
+from headrace.windows import (
+    Boundaries,
+    BoundaryHeap,
+    boundaries_between,
+    compose,
+    covered,
+    horizon,
+    inside,
+    paired,
+    paned,
+    slice_vector,
+    slices_between,
+)
+
+plain_windows = st.builds(Window, st.integers(1, 40), st.integers(1, 30), st.integers(0, 50))
+sliced_windows = st.builds(
+    SlicedWindow, st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple), st.integers(0, 50)
+)
+windows = st.one_of(plain_windows, sliced_windows)
+times = st.integers(-200, 200)
+
+
+def instances(window: AnyWindow, start_us: int, end_us: int) -> list[Interval]:
+    """The instances that lie in [start, end)."""
+    return [instance for instance in window.ending_between(start_us, end_us) if instance.start_us >= start_us]
+
+
+# 0              12 15             27 30
+# |---------------|--|--------------|--|      paired: (12, 3)
+# |--|--|--|--|--|--|--|--|--|--|--|--|       paned: 3 each
+#             [------------------)            an instance of W[18, 15]
+def test_paired_and_paned_of_the_papers_window() -> None:
+    window = Window(18, 15)
+    assert slice_vector(paired(window), 15) == (12, 3)
+    assert slice_vector(paned(window), 15) == (3, 3, 3, 3, 3)
+
+
+def test_composition_of_the_papers_windows() -> None:
+    """HIFI 4.2: U(12, 3) with V(6, 3) over 45; the vector printed in OTF 3.2.1 is a misprint."""
+    parts = compose([paired(SlicedWindow((12, 3))), paired(SlicedWindow((6, 3)))])
+    cuts = boundaries_between(parts, 0, 45)
+    assert np.diff(cuts, prepend=0).tolist() == [6, 3, 3, 3, 3, 6, 3, 3, 3, 3, 6, 3]
+
+
+def test_one_slice_per_period_if_the_range_is_a_multiple_of_the_slide() -> None:
+    assert paired(Window(15, 5)) == Boundaries(5, (0,))
+
+
+@given(windows)
+def test_paired_never_has_more_slices_than_paned(window: AnyWindow) -> None:
+    period, offset = paired(window).period_us, window.offset_us
+    assert len(slice_vector(paired(window), period, offset)) <= len(slice_vector(paned(window), period, offset))
+
+
+@given(st.lists(windows, min_size=1, max_size=4), times, st.integers(0, 100))
+def test_boundaries_between_are_those_of_each_window(chosen: list[AnyWindow], start: int, length: int) -> None:
+    parts = [paired(window) for window in chosen]
+    expected = [
+        time
+        for time in range(start + 1, start + length + 1)
+        if any(time % part.period_us in part.residues_us for part in parts)
+    ]
+    assert boundaries_between(compose(parts), start, start + length).tolist() == expected
+    assert [part.next_after(start) for part in parts] == [
+        next(time for time in itertools.count(start + 1) if time % part.period_us in part.residues_us) for part in parts
+    ]
+
+
+@given(st.lists(plain_windows, min_size=1, max_size=3), times)
+def test_windows_can_be_put_together_from_slices(chosen: list[Window], start: int) -> None:
+    parts = compose(paired(window) for window in chosen)
+    slices = slices_between(parts, start, start + 120)
+    assert slices.starts_us[0] <= start
+    assert slices.ends_us[-1] >= start + 120
+    assert slices.starts_us[1:].tolist() == slices.ends_us[:-1].tolist()
+    for window in chosen:
+        for instance in instances(window, start, start + 120):
+            chosen_slices = inside(slices, instance)
+            assert slices.starts_us[chosen_slices][0] == instance.start_us
+            assert slices.ends_us[chosen_slices][-1] == instance.end_us
+
+
+@given(st.lists(st.tuples(st.integers(1, 12), st.integers(2, 12)), min_size=1, max_size=3))
+def test_no_composition_has_fewer_slices_than_the_paired_one(sizes: list[tuple[int, int]]) -> None:
+    """OTF theorem 1, by brute force: any set of cuts that lets every window be put together holds the paired ones."""
+    chosen = [Window(range_us, slide_us) for range_us, slide_us in sizes]
+    least = set(boundaries_between(compose(paired(window) for window in chosen), 0, 24).tolist())
+    needed = {
+        bound for window in chosen for instance in window.ending_between(0, 60) for bound in instance if 0 < bound <= 24
+    }
+    assert least == needed
+
+
+# Hopping, range 2, slide 5:  [3, 5) [8, 10) are instances; [0, 3) and [5, 8) belong to none
+def test_slices_between_hopping_windows_are_not_kept() -> None:
+    hopping = Window(2, 5)
+    slices = slices_between([paired(hopping)], 0, 10)
+    kept = covered(slices, [hopping])
+    pairs = list(zip(slices.starts_us.tolist(), slices.ends_us.tolist(), kept.tolist(), strict=True))
+    assert pairs == [(0, 3, False), (3, 5, True), (5, 8, False), (8, 10, True)]
+    assert covered(slices, [hopping, Window(100, 10)]).all()
+
+
+@given(st.lists(windows, min_size=1, max_size=3), times)
+def test_covered_slices_are_those_inside_an_instance(chosen: list[AnyWindow], start: int) -> None:
+    slices = slices_between(compose(paired(window) for window in chosen), start, start + 60)
+    expected = [
+        any(
+            instance.start_us <= begin and end <= instance.end_us
+            for window in chosen
+            for instance in window.containing(begin)
+        )
+        for begin, end in zip(slices.starts_us.tolist(), slices.ends_us.tolist(), strict=True)
+    ]
+    assert covered(slices, chosen).tolist() == expected
+
+
+@given(st.lists(windows, min_size=1, max_size=3), times)
+def test_nothing_before_the_horizon_is_in_an_open_window(chosen: list[AnyWindow], watermark: int) -> None:
+    first = horizon(chosen, watermark)
+    assert first is not None
+    open_instances = [each for window in chosen for each in window.ending_between(watermark, watermark + 100)]
+    assert first == min(instance.start_us for instance in open_instances)
+
+
+def test_no_windows_need_nothing() -> None:
+    assert horizon([], 0) is None
+    assert BoundaryHeap(0).peek() is None
+
+
+@given(st.data())
+def test_heap_follows_windows_that_join_and_leave(data: st.DataObject) -> None:
+    heap = BoundaryHeap(0)
+    live: dict[str, AnyWindow] = {}
+    for step in range(12):
+        if len(live) > 0 and data.draw(st.booleans()):
+            name = data.draw(st.sampled_from(sorted(live)))
+            heap.remove(name)
+            del live[name]
+        if data.draw(st.booleans()):
+            live[f"q{step}"] = data.draw(windows)
+            heap.add(f"q{step}", live[f"q{step}"])
+        parts = [paired(window) for window in live.values()]
+        expected = min((part.next_after(heap.time_us) for part in parts), default=None)
+        assert heap.peek() == expected
+        target = heap.time_us + data.draw(st.integers(0, 70))
+        assert heap.advance(target) == (expected is not None and expected <= target)
+
+
+def test_a_thousand_windows_without_a_common_divisor_stay_small() -> None:
+    """Their least common multiple has thousands of digits; an hour of boundaries has at most two per instance."""
+    primes = [n for n in range(1_000, 12_000) if all(n % d for d in range(2, int(n**0.5) + 1))][:1_000]
+    chosen = [Window(range_us, slide_us) for range_us, slide_us in pairwise([*primes, 12_007])]
+    parts = compose(paired(window) for window in chosen)
+    cuts = boundaries_between(parts, 0, 3_600_000)
+    assert len(cuts) <= sum(2 * (3_600_000 // window.slide_us + 1) for window in chosen)
+    assert (np.diff(cuts) > 0).all()
+    heap = BoundaryHeap(0)
+    for number, window in enumerate(chosen):
+        heap.add(str(number), window)
+    walked = []
+    for _ in range(50):
+        boundary = heap.peek()
+        assert boundary is not None
+        walked.append(boundary)
+        heap.advance(boundary)
+    assert walked == cuts[:50].tolist()
