@@ -1,0 +1,193 @@
+"""Texts, measured in characters. Arrow where the other arguments are constants, as they mostly are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.expressions.characters import Characters
+from headrace.expressions.columns import Evaluated, Values, built, by_distinct, patched, raw, repeated, row_by_row
+from headrace.model.expressions import Call, Literal
+from headrace.model.types import BOOLEAN, STRING
+
+FAR = 2**40
+"""Beyond the end of every text."""
+Kernel = Callable[[Call, list[Values]], Evaluated]
+
+
+def with_constants(vectorised: Callable[..., pa.Array], one: Callable[..., Any]) -> Kernel:
+    """`vectorised` where all arguments but the first are constants; else `one` row after the other."""
+
+    def kernel(call: Call, values: list[Values]) -> Evaluated:
+        text, *others = values
+        if isinstance(text, pa.Array) and all(isinstance(other, pa.Scalar) for other in others):
+            return Evaluated(vectorised(text, *(other.as_py() for other in others)))
+        return row_by_row(one, values, [STRING] * len(values), call.type)
+
+    return kernel
+
+
+def concat(call: Call, values: list[Values]) -> Evaluated:
+    return Evaluated(pc.binary_join_element_wise(*values, "", null_handling="emit_null"))
+
+
+def length(call: Call, values: list[Values]) -> Evaluated:
+    return Evaluated(pc.utf8_length(values[0]).cast(pa.int64()))
+
+
+# Case: one character for one character, so the German sharp s keeps its form
+
+
+def cased(ascii_form: Callable[[pa.Array], pa.Array], change: Callable[[str], str]) -> Kernel:
+    """Each distinct text that is not ASCII goes through Python, so the Unicode tables are those of the reference."""
+
+    def kernel(call: Call, values: list[Values]) -> Evaluated:
+        found = ascii_form(values[0])
+        other = ~pc.fill_null(pc.string_is_ascii(values[0]), True).to_numpy(zero_copy_only=False)
+        if not other.any():
+            return Evaluated(found)
+        return patched(found, other, by_distinct(change, values[0].filter(pa.array(other)), STRING, STRING))
+
+    return kernel
+
+
+def simple_upper(text: str) -> str:
+    changed = text.upper()
+    return changed if len(changed) == len(text) else "".join(one_for_one(char, char.upper()) for char in text)
+
+
+def simple_lower(text: str) -> str:
+    """Python writes a sigma at the end of a word in its own way."""
+    changed = text.replace("\u03a3", "\u03c3").lower()
+    return changed if len(changed) == len(text) else "".join(one_for_one(char, char.lower()) for char in text)
+
+
+def one_for_one(char: str, changed: str) -> str:
+    return changed if len(changed) == 1 else char
+
+
+# Parts of texts
+
+
+def substring(call: Call, values: list[Values]) -> Evaluated:
+    """Positions count from 1, negative ones from the end; 0 is as 1."""
+    text, position, *rest = values
+    if all(isinstance(one, pa.Scalar) for one in values[1:]):
+        return Evaluated(constant_slice(text, position.as_py(), rest[0].as_py() if rest else None))
+    characters = Characters(repeated(text, row_count(values)))
+    start, count = raw(position), raw(rest[0]) if rest else np.array([FAR])
+    # a negative position plus a length can't overflow; the others may be cut down, since no text is that long
+    ahead, behind = np.clip(start, 1, FAR) - 1, np.maximum(start, -FAR)
+    reached = np.clip(np.minimum(start, 0) + np.maximum(count, 0), -FAR, FAR)
+    begin = np.where(start < 0, characters.counts + behind, ahead)
+    end = np.where(start < 0, characters.counts + reached, ahead + np.minimum(count, FAR))
+    end = np.where(count > 0, end, begin) if rest else characters.counts
+    return Evaluated(characters.slice(begin, end, *values))
+
+
+def constant_slice(text: pa.Array, position: int, count: int | None) -> pa.Array:
+    if count is not None and count <= 0:
+        return pc.utf8_slice_codeunits(text, 0, 0)
+    start = max(position, -FAR) if position < 0 else min(max(position, 1), FAR) - 1
+    if position < 0:
+        # counted from the end as well, which -0 could not say
+        stop = None if count is None or position + count >= 0 else max(position + count, -FAR)
+    else:
+        stop = None if count is None else start + min(count, FAR)
+    return pc.utf8_slice_codeunits(text, start, stop)
+
+
+def row_count(values: list[Values]) -> int:
+    return max(len(one) for one in values if isinstance(one, pa.Array))
+
+
+def left(call: Call, values: list[Values]) -> Evaluated:
+    text, count = values
+    if isinstance(count, pa.Scalar):
+        return Evaluated(constant_slice(text, 1, count.as_py()))
+    return Evaluated(Characters(repeated(text, len(count))).slice(np.zeros(1, np.int64), raw(count), *values))
+
+
+def right(call: Call, values: list[Values]) -> Evaluated:
+    text, count = values
+    if isinstance(count, pa.Scalar):
+        number = count.as_py()
+        return Evaluated(constant_slice(text, -number, None) if number > 0 else constant_slice(text, 1, 0))
+    characters = Characters(repeated(text, len(count)))
+    begin = characters.counts - np.clip(raw(count), 0, FAR)
+    return Evaluated(characters.slice(begin, characters.counts, *values))
+
+
+# Looking for texts
+
+
+def find(text: pa.Array, part: str) -> pa.Array:
+    """Arrow counts bytes; where characters have more than one, they are counted."""
+    byte = pc.find_substring(text, part)
+    if pc.all(pc.string_is_ascii(text)).as_py() is not False:
+        return pc.add(byte.cast(pa.int64()), 1)
+    found = raw(byte, np.int32)
+    positions = np.where(found < 0, 0, Characters(text).count_before(np.maximum(found, 0)) + 1)
+    return built(positions, pa.int64(), text)
+
+
+def replace(text: pa.Array, old: str, new: str) -> pa.Array:
+    return pc.replace_substring(text, old, new) if old else text
+
+
+def like(call: Call, values: list[Values]) -> Evaluated:
+    pattern = call.arguments[1]
+    if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+        raise TypeError("the pattern is a constant")
+    parts = re.findall(r"\\.|.", pattern.value, re.DOTALL)
+    literal = "".join(part[-1] for part in parts if part not in WILDCARDS)
+    shape = "".join(part if part in WILDCARDS else "x" for part in parts)
+    simple = SIMPLE_PATTERNS.get(re.sub("x+", "x", re.sub("%+", "%", shape)))
+    if simple is not None:
+        return Evaluated(simple(values[0], literal))
+    try:
+        expression = "".join(WILDCARDS.get(part) or escaped(part[-1]) for part in parts)
+        return Evaluated(pc.match_substring_regex(values[0], rf"(?s)\A{expression}\z"))
+    except pa.ArrowInvalid:  # tens of thousands of wildcards are too many for Arrow
+        expression = "".join(WILDCARDS.get(part) or re.escape(part[-1]) for part in parts)
+        compiled = re.compile(expression, re.DOTALL)
+        return by_distinct(lambda text: compiled.fullmatch(text) is not None, values[0], STRING, BOOLEAN)
+
+
+def escaped(char: str) -> str:
+    return char if char.isalnum() else f"\\x{{{ord(char):x}}}"
+
+
+WILDCARDS = {"%": ".*", "_": "."}
+SIMPLE_PATTERNS: dict[str, Callable[[pa.Array, str], pa.Array]] = {
+    "": pc.equal,
+    "x": pc.equal,
+    "%": pc.starts_with,
+    "x%": pc.starts_with,
+    "%x": pc.ends_with,
+    "%x%": pc.match_substring,
+}
+
+STRICT: dict[str, Kernel] = {
+    "like": like,
+    "concat": concat,
+    "lower": cased(pc.ascii_lower, simple_lower),
+    "upper": cased(pc.ascii_upper, simple_upper),
+    "length": length,
+    "trim": lambda call, values: Evaluated(pc.ascii_trim(values[0], " ")),
+    "ltrim": lambda call, values: Evaluated(pc.ascii_ltrim(values[0], " ")),
+    "rtrim": lambda call, values: Evaluated(pc.ascii_rtrim(values[0], " ")),
+    "substring": substring,
+    "left": left,
+    "right": right,
+    "replace": with_constants(replace, lambda text, old, new: text.replace(old, new) if old else text),
+    "instr": with_constants(find, lambda text, part: text.find(part) + 1),
+    "starts_with": with_constants(pc.starts_with, str.startswith),
+    "ends_with": with_constants(pc.ends_with, str.endswith),
+    "contains": with_constants(pc.match_substring, lambda text, part: part in text),
+}
