@@ -1,0 +1,105 @@
+"""Nodes of the lattice: slice boundaries, predicate cells, group-bys and partials that are computed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headrace.aggregates.partials import Partial
+from headrace.model.expressions import Call, Expression, Literal
+from headrace.predicates import Dimension, Predicate, implies, union_dimensions
+from headrace.windows import Boundaries, compose
+
+EVERYTHING = Predicate(None)
+
+
+@dataclass(frozen=True)
+class Node:
+    """`(T, P, G, A)`. `keep` are the predicates whose rows the node holds: a coalesced filter [NFC V]."""
+
+    boundaries: tuple[Boundaries, ...]
+    dimensions: tuple[Dimension, ...]
+    keep: frozenset[Predicate]
+    groups: frozenset[Expression]
+    partials: frozenset[Partial]
+
+    def covers(self, other: Node) -> bool:
+        """True if `other` can be computed from this node alone."""
+        return (
+            contains_boundaries(self.boundaries, other.boundaries)
+            and other.partials <= self.partials
+            and all(is_function_of(tree, self.groups) for tree in other.groups)
+            and all(self.tells(dimension) for dimension in other.dimensions)
+            and self.keeps(other)
+        )
+
+    def tells(self, dimension: Dimension) -> bool:
+        """The cell of each row of this node is known, from its own cells or from its groups."""
+        own = next((each for each in self.dimensions if each.expression == dimension.expression), None)
+        return (own is not None and own.covers(dimension)) or is_function_of(dimension.expression, self.groups)
+
+    def keeps(self, other: Node) -> bool:
+        """This node holds all rows of `other`, and can tell them from the rest."""
+        if other.keep == self.keep:
+            return True
+        holds_all = EVERYTHING in self.keep or all(
+            any(implies(predicate, own) for own in self.keep) for predicate in other.keep
+        )
+        return holds_all and all(self.tells(each) for predicate in other.keep for each in predicate.dimensions)
+
+
+def union(nodes: Sequence[Node]) -> Node:
+    """The coarsest node that covers them all, part by part."""
+    keep = frozenset(predicate for node in nodes for predicate in node.keep)
+    if EVERYTHING in keep:
+        keep = frozenset((EVERYTHING,))
+    groups = frozenset(tree for node in nodes for tree in node.groups)
+    wanted = [node.dimensions for node in nodes]
+    wanted += [predicate.dimensions for node in nodes if node.keep != keep for predicate in node.keep]
+    dimensions = [each for each in union_dimensions(wanted) if not is_function_of(each.expression, groups)]
+    return Node(
+        boundaries=compose(part for node in nodes for part in node.boundaries),
+        dimensions=tuple(dimensions),
+        keep=keep,
+        groups=minimal_groups(groups),
+        partials=frozenset(partial for node in nodes for partial in node.partials),
+    )
+
+
+def minimal_groups(groups: frozenset[Expression]) -> frozenset[Expression]:
+    """Without those that are functions of the others: beside `addr`, `ip_prefix(addr, 24)` adds nothing."""
+    kept = set(groups)
+    for tree in sorted(groups, key=lambda tree: -len(repr(tree))):
+        if is_function_of(tree, frozenset(kept - {tree})):
+            kept.discard(tree)
+    return frozenset(kept)
+
+
+def is_function_of(tree: Expression, known: frozenset[Expression]) -> bool:
+    """True if the value of `tree` follows from the values of `known`. All functions are deterministic."""
+    if isinstance(tree, Literal) or tree in known:
+        return True
+    if not isinstance(tree, Call) or tree.function == "matched":
+        return False
+    if tree.function == "ip_prefix" and any(is_longer_prefix(each, tree) for each in known):
+        return True
+    return all(is_function_of(argument, known) for argument in tree.arguments)
+
+
+def is_longer_prefix(known: Expression, tree: Call) -> bool:
+    if not isinstance(known, Call) or known.function != "ip_prefix" or known.arguments[0] != tree.arguments[0]:
+        return False
+    longer, shorter = known.arguments[1], tree.arguments[1]
+    if not isinstance(longer, Literal) or not isinstance(shorter, Literal):
+        return False
+    return int(longer.value or 0) >= int(shorter.value or 0)
+
+
+def contains_boundaries(fine: Iterable[Boundaries], coarse: Iterable[Boundaries]) -> bool:
+    """Each progression of boundaries of `coarse` runs inside one of `fine`."""
+    parts = list(fine)
+    return all(
+        any(part.period_us % own.period_us == 0 and residue % own.period_us in own.residues_us for own in parts)
+        for part in coarse
+        for residue in part.residues_us
+    )

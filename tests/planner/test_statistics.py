@@ -1,0 +1,64 @@
+"""Estimates of rows per node, against counts over the whole batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.expressions.evaluation import Evaluation
+from headrace.planner.leaves import demand, leaves_of
+from headrace.planner.nodes import Node, union
+from headrace.planner.statistics import Sample, guaranteed_error_estimate
+from headrace.sql import parse_script
+
+STREAM = "CREATE STREAM S (t TIMESTAMP, a BIGINT, b BIGINT, x DOUBLE) EVENT TIME t;\n"
+
+
+def sample(rows: int, batch_rows: float, seed: int = 1) -> Sample:
+    rng = np.random.default_rng(seed)
+    times = np.sort(rng.integers(0, 60_000_000, rows))
+    columns = {
+        ("S", "t"): pa.array(times).cast(pa.timestamp("us", tz="UTC")),
+        ("S", "a"): pa.array(rng.integers(0, 10, rows)),
+        ("S", "b"): pa.array(rng.zipf(1.5, rows) % 1_000),
+        ("S", "x"): pa.array(rng.random(rows)),
+    }
+    return Sample(Evaluation(columns, rows), times, batch_rows)
+
+
+def node(*queries: str) -> Node:
+    script = parse_script(STREAM + ";".join(queries))
+    leaves = leaves_of({named.name: demand(named.query) for named in script.queries})
+    return union([leaf.node for leaf in leaves])
+
+
+def test_a_whole_batch_is_counted_exactly() -> None:
+    whole = sample(5_000, 5_000)
+    assert whole.rows(node("SELECT count(*) FROM S [RANGE 60]")) == 1
+    assert whole.rows(node("SELECT count(*) FROM S [RANGE 10]")) == 6
+    assert whole.rows(node("SELECT a, count(*) FROM S [RANGE 60] GROUP BY a")) == 10
+    assert whole.rows(node("SELECT a, count(*) FROM S [RANGE 10] GROUP BY a")) == 60
+    cells = node("SELECT count(*) FROM S [RANGE 60] WHERE x > 0.2", "SELECT count(*) FROM S [RANGE 60] WHERE x > 0.7")
+    assert whole.rows(cells) == 2, "rows up to 0.2 are in no query"
+    assert whole.selectivity(cells.keep) == pytest.approx(0.8, abs=0.03)
+    assert whole.rows(node("SELECT count(*) FROM S [RANGE 60] WHERE x > 2")) == 0
+
+
+def test_a_sample_estimates_within_the_guarantee() -> None:
+    small, whole = sample(2_000, 200_000, seed=3), sample(200_000, 200_000, seed=3)
+    for query in (
+        "SELECT b, count(*) FROM S [RANGE 60] GROUP BY b",
+        "SELECT a, b, count(*) FROM S [RANGE 20] GROUP BY a, b",
+    ):
+        truth, estimate = whole.rows(node(query)), small.rows(node(query))
+        assert max(truth / estimate, estimate / truth) <= 10, query
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=50), st.floats(1, 1e6))
+def test_estimates_lie_between_what_was_seen_and_all_rows(counts: list[int], scale: float) -> None:
+    seen = np.array(counts)
+    total = seen.sum() * scale
+    assert len(seen) <= guaranteed_error_estimate(seen, total) <= max(total, len(seen)) + 1e-6
