@@ -186,3 +186,11 @@ def test_occupied_directory_is_refused_and_untouched(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not an empty directory"):
         generate("trades", 10, 1, tmp_path)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_ten_million_rows(kind: str, tmp_path: Path) -> None:
+    summary = generate(kind, 10_000_000, 1, tmp_path / "data")
+    assert summary.rows == 10_000_000
+    assert sum(pq.read_metadata(part).num_rows for part in (tmp_path / "data").glob("*/*.parquet")) >= 10_000_000

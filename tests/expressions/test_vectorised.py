@@ -67,7 +67,7 @@ def agree(ours: tuple[Any, bool], theirs: Result, close: bool) -> bool:
     return bool(value == wanted)
 
 
-@settings(slow_to_draw, max_examples=300)
+@settings(slow_to_draw, max_examples=200)
 @given(st.data())
 def test_any_expression_is_what_the_reference_says(data: st.DataObject) -> None:
     trees = [expression(data.draw) for _ in range(data.draw(st.integers(1, 3)))]

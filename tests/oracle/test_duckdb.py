@@ -96,7 +96,7 @@ def check(query: QueryPair, ours: list[ResultRow], theirs: list[ResultRow]) -> N
             assert agree(aggregate.kind, *pair, their_row[first + count + place]), (aggregate, our_row, their_row)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(case=expression_cases())
 def test_expressions_equal_duckdb(connection: duckdb.DuckDBPyConnection, case: tuple[list[Pair], list[Row]]) -> None:
     """Windows of one microsecond hold one row each, so max() shows what an expression gives for it."""
@@ -112,7 +112,19 @@ def test_expressions_equal_duckdb(connection: duckdb.DuckDBPyConnection, case: t
 @settings(max_examples=500, suppress_health_check=[HealthCheck.too_slow])
 @given(case=cases())
 def test_reference_equals_duckdb(connection: duckdb.DuckDBPyConnection, case: tuple[QueryPair, list[Row]]) -> None:
-    query, table = case
+    compare(connection, *case)
+
+
+@pytest.mark.slow
+@settings(max_examples=5_000, suppress_health_check=[HealthCheck.too_slow])
+@given(case=cases())
+def test_many_more_queries_equal_duckdb(
+    connection: duckdb.DuckDBPyConnection, case: tuple[QueryPair, list[Row]]
+) -> None:
+    compare(connection, *case)
+
+
+def compare(connection: duckdb.DuckDBPyConnection, query: QueryPair, table: list[Row]) -> None:
     for third in query.thirds():
         ours = from_reference(third.ours(), table)
         event("with results" if ours else "without results")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.model.errors import QueryError
 from headrace.model.expressions import Call, ColumnRef
 from headrace.model.query import Join, JoinKey, Query
 from headrace.model.types import BIGINT, STRING
@@ -112,3 +113,12 @@ def test_joins_in_any_order_are_one_query() -> None:
     first = "JOIN Close ON T.symbol = Close.symbol"
     second = "LEFT JOIN Names ON T.vol = Names.vol"
     assert joined(f"Trades T [RANGE 60] {first} {second}") == joined(f"Trades T [RANGE 60] {second} {first}")
+
+
+def test_a_double_and_a_whole_number_are_no_key() -> None:
+    for source in (
+        "Trades T [RANGE 60] JOIN Close C ON T.vol = C.cp",
+        "Trades T [RANGE 60], Close C WHERE T.price = C.n",
+    ):
+        with pytest.raises(QueryError, match="no key joins Close"):
+            parse(f"SELECT count(*) FROM {source}")

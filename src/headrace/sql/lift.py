@@ -16,50 +16,17 @@ from headrace.model.errors import QueryError, Span
 from headrace.model.types import DataType
 from headrace.model.windows import AnyWindow, Window, sliced_window
 from headrace.sql.cursor import Cursor, is_word
-from headrace.sql.names import INFIX, REFUSED, SUBQUERY, is_keyword
+from headrace.sql.grammar import BEFORE_OPERAND, CLAUSES_AFTER_GROUP_BY, SIGNS, kind_at
+from headrace.sql.names import INFIX, REFUSED, is_keyword
 from headrace.sql.tokens import span_of
 
-SIGNS = {
-    TokenType.COMMA,
-    TokenType.L_PAREN,
-    TokenType.R_PAREN,
-    TokenType.DOT,
-    TokenType.STAR,
-    TokenType.PLUS,
-    TokenType.DASH,
-    TokenType.SLASH,
-    TokenType.MOD,
-    TokenType.EQ,
-    TokenType.NEQ,
-    TokenType.LT,
-    TokenType.LTE,
-    TokenType.GT,
-    TokenType.GTE,
-    TokenType.DPIPE,
-}
 SIGN_HINTS = {
     TokenType.DCOLON: "write CAST(x AS type); numbers have no suffix for their type",
     TokenType.NULLSAFE_EQ: "write a = b OR (a IS NULL AND b IS NULL)",
     TokenType.L_BRACKET: "a window is written [RANGE '12 min' SLIDE '5 min'] after the stream's name",
 }
 TYPED_CONSTANTS = {"TIMESTAMP", "ADDRESS", "DECIMAL", "DATE", "INET", "NUMERIC"}
-CLAUSES_AFTER_GROUP_BY = {TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT}
-CLAUSES = {TokenType.FROM, TokenType.JOIN, TokenType.ON, TokenType.WHERE, TokenType.GROUP_BY, *CLAUSES_AFTER_GROUP_BY}
 CONSTANT_WORDS = {TokenType.NULL, TokenType.TRUE, TokenType.FALSE}
-BETWEEN_OPERANDS = {
-    TokenType.AND,
-    TokenType.OR,
-    TokenType.LIKE,
-    TokenType.DIV,
-    TokenType.IN,
-    TokenType.IS,
-    TokenType.BETWEEN,
-    TokenType.ESCAPE,
-}
-BEFORE_OPERAND = (SIGNS | CLAUSES | BETWEEN_OPERANDS) - {TokenType.R_PAREN, TokenType.FROM, TokenType.JOIN}
-BEFORE_OPERAND |= {TokenType.SELECT, TokenType.ALIAS, TokenType.NOT, TokenType.DISTINCT}
-BEFORE_OPERAND |= {TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE}
-"""What stands before a value: a word behind it is no clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,45 +96,22 @@ class Lifter:
                 span=span_of(token),
             )
 
-    def kind(self, index: int) -> TokenType | None:
-        return self.tokens[index].token_type if 0 <= index < len(self.tokens) else None
-
     def is_tested(self, index: int) -> bool:
         """NULL, TRUE or FALSE behind IS or IS NOT belongs to the operator; after a dot it is a name."""
-        before = index - 1 if self.kind(index - 1) != TokenType.NOT else index - 2
-        return self.kind(before) == TokenType.IS or self.kind(index - 1) == TokenType.DOT
-
-    def operand_is_missing(self, index: int) -> bool:
-        """The stock parser takes AND(a, b) for a function call."""
-        before = self.kind(index - 1 if self.kind(index - 1) != TokenType.NOT else index - 2)
-        return before is None or before in BEFORE_OPERAND
+        before = index - 1 if kind_at(self.tokens, index - 1) != TokenType.NOT else index - 2
+        return kind_at(self.tokens, before) == TokenType.IS or kind_at(self.tokens, index - 1) == TokenType.DOT
 
     def emit(self, token_type: TokenType, text: str, index: int) -> None:
         """`col` carries the position, so that the parser's own errors name it."""
         self.lifted.masked.append(Token(token_type, text, 1, index, index, index))
 
     def sign(self, token: Token, index: int) -> None:
-        self.check_sign(token, index)
         self.depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
         if self.open_casts and self.depth < self.open_casts[-1][1]:
             raise QueryError("syntax", "CAST needs a type", hint="write CAST(x AS BIGINT)", span=span_of(token))
         if token.token_type == TokenType.COMMA and self.depth == 0 and self.group_item is not None:
             self.group_item += 1
         self.emit(token.token_type, token.text, index)
-
-    def check_sign(self, token: Token, index: int) -> None:
-        """The stock parser lets lists have holes, and reads more into a dot than we do."""
-        before, after = self.kind(index - 1), self.cursor.peek()
-        if token.token_type == TokenType.COMMA:
-            opened = before is None or before in BEFORE_OPERAND - {TokenType.STAR}
-            closed = after is None or after.token_type in CLAUSES | {TokenType.COMMA, TokenType.R_PAREN}
-            if opened or closed:
-                raise QueryError("syntax", "an item of the list is missing beside this comma", span=span_of(token))
-        elif token.token_type == TokenType.DOT:
-            named = index > 0 and is_word(self.tokens[index - 1])
-            if not named or after is None or not (is_word(after) or after.token_type == TokenType.STAR):
-                hint = "a dot stands between a relation and its column"
-                raise QueryError("syntax", "this dot does not fit here", hint=hint, span=span_of(token))
 
     def word(self, token: Token, index: int) -> None:
         upper = token.text.upper() if token.token_type != TokenType.IDENTIFIER else ""
@@ -190,34 +134,20 @@ class Lifter:
             self.keyword(token, index)
         elif calls and (upper not in REFUSED or upper == "RIGHT"):
             self.emit(TokenType.VAR, f"f{index}", index)
-        elif upper in REFUSED and not (upper in INFIX and self.kind(index - 1) in BEFORE_OPERAND):
+        elif upper in REFUSED and not (upper in INFIX and kind_at(self.tokens, index - 1) in BEFORE_OPERAND):
             raise QueryError("unsupported", f"{upper} is not supported", hint=REFUSED[upper], span=span_of(token))
         else:
             self.emit(TokenType.VAR, f"n{index}", index)
 
     def keyword(self, token: Token, index: int) -> None:
         kind = token.token_type
-        if kind in BETWEEN_OPERANDS and self.operand_is_missing(index):
-            raise QueryError("syntax", f"a value is missing before {token.text.upper()}", span=span_of(token))
-        if kind == TokenType.IN and (not self.cursor.next_is("(") or self.cursor.next_is("(", ")")):
-            raise QueryError("syntax", "IN needs a list of values", hint="write x IN (1, 2)", span=span_of(token))
-        following = self.cursor.peek()
-        if kind in CLAUSES | {TokenType.SELECT} and (following is None or following.token_type in CLAUSES):
-            raise QueryError("syntax", f"nothing follows {token.text.upper()}", span=span_of(token))
-        if kind == TokenType.SELECT and index > 0:
-            raise QueryError(
-                "unsupported", "a SELECT inside a SELECT is not supported", hint=SUBQUERY, span=span_of(token)
-            )
-        if kind == TokenType.DISTINCT and self.kind(index - 1) == TokenType.SELECT:
-            hint = "the rows of a window are distinct by GROUP BY; count(DISTINCT x) counts values"
-            raise QueryError("unsupported", "SELECT DISTINCT is not supported", hint=hint, span=span_of(token))
         if kind == TokenType.ALIAS and self.open_casts and self.depth == self.open_casts[-1][1]:
             cast, _ = self.open_casts.pop()
             self.lifted.casts[cast] = self.cursor.data_type()
             if not self.cursor.next_is(")"):
                 raise self.cursor.unexpected("expected ) after the type")
         elif kind == TokenType.ALIAS and self.group_item is not None and self.depth == 0:
-            if self.kind(index - 1) == TokenType.GROUP_BY or self.group_item in self.lifted.group_aliases:
+            if kind_at(self.tokens, index - 1) == TokenType.GROUP_BY or self.group_item in self.lifted.group_aliases:
                 raise QueryError(
                     "syntax", "AS does not fit here", hint="GROUP BY expression AS name", span=span_of(token)
                 )

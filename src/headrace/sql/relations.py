@@ -12,6 +12,7 @@ from headrace.model.errors import nearest
 from headrace.model.expressions import Call, ColumnRef, Expression, columns_in, transform
 from headrace.model.query import Join, JoinKey
 from headrace.model.schema import Catalog, Stream, find_column
+from headrace.model.types import DOUBLE
 from headrace.sql.expressions import ExpressionBuilder
 from headrace.sql.scope import Relation
 from headrace.sql.spots import allow
@@ -142,8 +143,16 @@ def read_shared_column(
             raise builder.fail("unknown-name", f"no column '{name}' in {relation.alias}", identifier, hint)
         sides.append(ColumnRef(relation.alias, column.name, column.type))
     builder.call("=", tuple(sides), identifier)
+    if not exact(*sides):
+        message = f"'{name}' is {sides[0].type} in the stream and {sides[1].type} in the table"
+        raise builder.fail("join", message, identifier, "join by columns of one type")
     table.keys.append(JoinKey(sides[0], sides[1].name))
     builder.scope.merge(table.relation, name)
+
+
+def exact(key: Expression, column: Expression) -> bool:
+    """Rows are looked up by equal keys, but a DOUBLE equals any whole number that is the same DOUBLE."""
+    return key.type == column.type or DOUBLE not in (key.type, column.type)
 
 
 def conjuncts(tree: Expression) -> tuple[Expression, ...]:
@@ -157,7 +166,7 @@ def take_key(clause: FromClause, tables: list[JoinedTable], conjunct: Expression
         return False
     for key, column in (conjunct.arguments, conjunct.arguments[::-1]):
         owners = {found.relation for found in columns_in(key)}
-        if not isinstance(column, ColumnRef) or owners != {clause.stream_relation.alias}:
+        if not isinstance(column, ColumnRef) or owners != {clause.stream_relation.alias} or not exact(key, column):
             continue
         for table in tables:
             if table.relation.alias == column.relation:

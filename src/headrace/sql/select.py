@@ -22,6 +22,7 @@ from headrace.model.query import Order, Output, Query
 from headrace.model.schema import Catalog
 from headrace.model.types import BOOLEAN, NULL
 from headrace.sql.expressions import ExpressionBuilder
+from headrace.sql.grammar import check_grammar
 from headrace.sql.lift import Lifted, lift
 from headrace.sql.relations import conjuncts, finish_joins, read_from, rename, take_key
 from headrace.sql.scope import WINDOW_NAMES, Named, Scope
@@ -37,6 +38,7 @@ CLAUSES = ("expressions", "from_", "joins", "where", "group", "having", "order",
 def parse_select(tokens: list[Token], text: str, catalog: Catalog) -> Query:
     check_limits(tokens, text)
     lifted = lift(tokens)
+    check_grammar(tokens)
     return SelectBuilder(stock_parse(lifted), lifted, catalog).build()
 
 
