@@ -13,7 +13,7 @@ from headrace.model.errors import QueryError, Span
 
 DIALECT = Dialect.get_or_raise("spark")
 MAX_STATEMENT_BYTES = 64 * 1024
-MAX_SCRIPT_BYTES = 64 * 1024 * 1024
+MAX_SCRIPT_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 32
 MAX_JOINS = 32
 SIMPLIFY = "split the query into several; they share one plan"
