@@ -27,7 +27,7 @@ IMPLEMENTED = {
 EVALUATOR = Evaluator(IMPLEMENTED, UTC)
 VOL, OK, PRICE = column("vol"), column("ok"), column("price")
 
-HEAVY = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+HEAVY = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 any_tree = st.sampled_from(KINDS).flatmap(lambda kind: trees(kind, 3))
 conditions = trees("BOOLEAN", 4)
 

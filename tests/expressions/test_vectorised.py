@@ -67,7 +67,7 @@ def agree(ours: tuple[Any, bool], theirs: Result, close: bool) -> bool:
     return bool(value == wanted)
 
 
-@settings(slow_to_draw, max_examples=200)
+@settings(slow_to_draw, max_examples=150)
 @given(st.data())
 def test_any_expression_is_what_the_reference_says(data: st.DataObject) -> None:
     trees = [expression(data.draw) for _ in range(data.draw(st.integers(1, 3)))]
@@ -80,7 +80,7 @@ def test_every_function_has_a_vectorised_form() -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@settings(slow_to_draw, max_examples=20)
+@settings(slow_to_draw, max_examples=12)
 @given(data=st.data())
 def test_every_function_is_what_the_reference_says(name: str, data: st.DataObject) -> None:
     shapes = data.draw(st.lists(st.sampled_from(SHAPES[name]), min_size=1, max_size=4))
@@ -89,7 +89,7 @@ def test_every_function_is_what_the_reference_says(name: str, data: st.DataObjec
 
 
 @pytest.mark.parametrize(("source", "target"), CAST_PAIRS)
-@settings(slow_to_draw, max_examples=20)
+@settings(slow_to_draw, max_examples=12)
 @given(data=st.data())
 def test_every_cast_is_what_the_reference_says(source: str, target: str, data: st.DataObject) -> None:
     trees = [call(data.draw, "cast", (source,), target, 0) for _ in range(3)]

@@ -42,7 +42,8 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[QueryPair, list[Row]]:
-    query = draw(queries())
+    """A query, or one of those for the rows on which its WHERE is FALSE or NULL, and a table."""
+    query = draw(st.sampled_from(draw(queries()).thirds()))
     return query, draw(tables(query.window.unit))
 
 
@@ -125,7 +126,6 @@ def test_many_more_queries_equal_duckdb(
 
 
 def compare(connection: duckdb.DuckDBPyConnection, query: QueryPair, table: list[Row]) -> None:
-    for third in query.thirds():
-        ours = from_reference(third.ours(), table)
-        event("with results" if ours else "without results")
-        check(third, ours, from_duckdb(third.duck(), table, connection))
+    ours = from_reference(query.ours(), table)
+    event("with results" if ours else "without results")
+    check(query, ours, from_duckdb(query.duck(), table, connection))

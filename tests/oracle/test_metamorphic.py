@@ -16,7 +16,7 @@ from tests.oracle.tables import STREAM, Row, tables
 from tests.oracle.values import canonical_row
 from tests.oracle.windowed import UNITS, queries
 
-relaxed = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tests.sql.queries import normal, queries, rewritten
 
 
 @given(queries())
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 def test_a_printed_query_is_read_as_its_normal_form(query: Query) -> None:
     read = parse(format_query(query))
     assert read == normal(query)
@@ -21,7 +21,7 @@ def test_a_printed_query_is_read_as_its_normal_form(query: Query) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_other_words_for_a_query_give_its_digest(data: st.DataObject) -> None:
     query = data.draw(queries())
     other = data.draw(rewritten(query))
