@@ -88,8 +88,8 @@ def network_intervals(tree: Call) -> Expression:
     last = first + (1 << (IPV4_BITS if is_ipv4(first) else BITS) - length) - 1
 
     def within(low: int, high: int) -> Call:
-        bounds = (("ge", ">=", low), ("le", "<=", high))
-        sides = tuple(Call(sign, (subject, Literal(value, subject.type)), BOOLEAN) for _, sign, value in bounds)
+        bounds = ((">=", low), ("<=", high))
+        sides = tuple(Call(sign, (subject, Literal(value, subject.type)), BOOLEAN) for sign, value in bounds)
         return Call("and", sides, BOOLEAN)
 
     mapped_last = MAPPED + (1 << IPV4_BITS) - 1
