@@ -104,7 +104,7 @@ def test_queries_that_differ_in_window_or_aggregate_are_one_leaf() -> None:
     (leaf,) = leaves(
         "SELECT count(*) FROM S [RANGE 60] WHERE 5 < b; SELECT sum(c) FROM S [RANGE 90 SLIDE 30] WHERE b > 5;"
     )
-    assert leaf.queries == ("q1", "q2")
+    assert [ask.query for ask in leaf.asks] == ["q1", "q2"]
     assert len(leaf.node.partials) == 2
 
 
@@ -112,7 +112,7 @@ def test_low_sharing_queries_are_nine_shapes() -> None:
     """three indexes times three quantities, whatever the constants and windows."""
     found = shapes("otf-low", 256)
     assert len(found) == 9
-    assert sum(len(leaf.queries) for shape in found for leaf in shape.leaves) == 256
+    assert sum(len(leaf.asks) for shape in found for leaf in shape.leaves) == 256
 
 
 def test_windows_alone_are_one_leaf_and_predicates_alone_one_node_per_shape() -> None:

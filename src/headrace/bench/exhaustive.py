@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from headrace.planner.nodes import Node, union
-from headrace.planner.search import ArcCost, ArcTable
+from headrace.planner.search import STREAM, ArcCost, Graph
 
 
 def optimum(leaves: Sequence[Node], cost: ArcCost) -> float:
@@ -18,18 +18,17 @@ def optimum(leaves: Sequence[Node], cost: ArcCost) -> float:
     Sets of leaves are bit masks. `below(u, set)` is the least cost of all that serves `set` below u: the child that
     serves the lowest leaf of the set is tried in all ways, and the rest is the same problem again.
     """
-    arcs = ArcTable(cost)
+    graph = Graph(leaves, cost)
     sets = [members for size in range(2, len(leaves) + 1) for members in combinations(range(len(leaves)), size)]
     unions = dict.fromkeys(union([leaves[place] for place in members]) for members in sets)
-    nodes: list[Node | None] = [*leaves, *(node for node in unions if node not in set(leaves)), None]
+    nodes = [graph.place(node) for node in dict.fromkeys([*leaves, *unions])] + [STREAM]
 
     @cache
     def serve(place: int, members: int) -> float:
         """One child of node `place` that serves all `members`: one of them, or a union."""
         costs = []
         for child, node in enumerate(nodes[:-1]):
-            assert node is not None
-            arc = arcs.arc(nodes[place], node)
+            arc = graph.arc(nodes[place], node)
             if child < len(leaves) and members >> child & 1:
                 costs.append(arc + below(child, members ^ (1 << child), False) if np.isfinite(arc) else np.inf)
             elif child >= len(leaves) and members.bit_count() > 1 and np.isfinite(arc):

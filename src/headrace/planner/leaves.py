@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from headrace.aggregates.partials import Partial, partials_of
@@ -14,6 +14,9 @@ from headrace.model.windows import AnyWindow
 from headrace.planner.nodes import Node, union
 from headrace.predicates import Predicate
 from headrace.windows import compose, paired
+
+DEAR_COMBINE = 50
+"""A partial that costs so many additions to combine may be worth a way of its own through the tree."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,26 @@ def matched(join: Join) -> Expression:
     return Call("matched", (Literal(join_identity(join), STRING),), BOOLEAN)
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one query wants of a leaf: all its partials, or some of them if the others come another way."""
+
+    query: str
+    window: AnyWindow
+    partials: frozenset[Partial]
+
+
 @dataclass(frozen=True)
 class Leaf:
-    """All queries of one predicate and group-by; they differ in window and aggregates only."""
+    """Queries of one predicate and group-by; they differ in window and aggregates only."""
 
     node: Node
-    queries: tuple[str, ...]
+    asks: tuple[Ask, ...]
+
+    @property
+    def predicate(self) -> Predicate:
+        (predicate,) = self.node.keep
+        return predicate
 
 
 @dataclass(frozen=True)
@@ -77,30 +94,48 @@ class Shape:
     leaves: tuple[Leaf, ...]
 
 
+def make_leaf(predicate: Predicate, groups: frozenset[Expression], asks: Iterable[Ask]) -> Leaf:
+    members = tuple(asks)
+    node = Node(
+        boundaries=compose(paired(ask.window) for ask in members),
+        dimensions=(),
+        keep=frozenset((predicate,)),
+        groups=groups,
+        partials=frozenset(partial for ask in members for partial in ask.partials),
+    )
+    return Leaf(node, members)
+
+
 def leaves_of(demands: Mapping[str, Demand]) -> tuple[Leaf, ...]:
     """One leaf per predicate and group-by, in order of first appearance."""
-    members: dict[tuple[Predicate, frozenset[Expression]], list[str]] = {}
+    members: dict[tuple[Predicate, frozenset[Expression]], list[Ask]] = {}
     for name, asked in demands.items():
-        members.setdefault((asked.predicate, asked.groups), []).append(name)
-    return tuple(make_leaf(demands, names) for names in members.values())
+        ask = Ask(name, asked.window, asked.partials)
+        members.setdefault((asked.predicate, asked.groups), []).append(ask)
+    return tuple(make_leaf(predicate, groups, asks) for (predicate, groups), asks in members.items())
 
 
-def make_leaf(demands: Mapping[str, Demand], names: list[str]) -> Leaf:
-    first = demands[names[0]]
-    node = Node(
-        boundaries=compose(paired(demands[name].window) for name in names),
-        dimensions=(),
-        keep=frozenset((first.predicate,)),
-        groups=first.groups,
-        partials=frozenset(partial for name in names for partial in demands[name].partials),
-    )
-    return Leaf(node, tuple(names))
-
-
-def shapes_of(leaves: tuple[Leaf, ...]) -> tuple[Shape, ...]:
+def shapes_of(leaves: Iterable[Leaf]) -> tuple[Shape, ...]:
     members: dict[object, list[Leaf]] = {}
     for leaf in leaves:
-        (predicate,) = leaf.node.keep
-        expressions = frozenset(each.expression for each in predicate.dimensions)
+        expressions = frozenset(each.expression for each in leaf.predicate.dimensions)
         members.setdefault((expressions, leaf.node.groups, leaf.node.partials), []).append(leaf)
     return tuple(Shape(union([leaf.node for leaf in group]), tuple(group)) for group in members.values())
+
+
+def split_by_window(leaf: Leaf) -> tuple[Leaf, ...]:
+    """One leaf per window: more to fan out, fewer slices in each."""
+    members: dict[AnyWindow, list[Ask]] = {}
+    for ask in leaf.asks:
+        members.setdefault(ask.window, []).append(ask)
+    return tuple(make_leaf(leaf.predicate, leaf.node.groups, asks) for asks in members.values())
+
+
+def split_by_partial(leaf: Leaf) -> tuple[Leaf, ...]:
+    """Partials that are dear to combine apart from the cheap ones: a sketch goes its own way."""
+    dear = frozenset(partial for partial in leaf.node.partials if partial.traits.combine >= DEAR_COMBINE)
+    halves = []
+    for wanted in (leaf.node.partials - dear, dear):
+        asks = [replace(ask, partials=ask.partials & wanted) for ask in leaf.asks if ask.partials & wanted]
+        halves += [make_leaf(leaf.predicate, leaf.node.groups, asks)] if asks else []
+    return tuple(halves)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from headrace.aggregates.partials import Partial
 from headrace.model.expressions import Call, Expression, Literal
@@ -22,6 +23,14 @@ class Node:
     keep: frozenset[Predicate]
     groups: frozenset[Expression]
     partials: frozenset[Partial]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.boundaries, self.dimensions, self.keep, self.groups, self.partials))
+
+    def __hash__(self) -> int:
+        """Nodes of hundreds of queries are looked up again and again."""
+        return self._hash
 
     def covers(self, other: Node) -> bool:
         """True if `other` can be computed from this node alone."""
@@ -43,7 +52,7 @@ class Node:
         if other.keep == self.keep:
             return True
         holds_all = EVERYTHING in self.keep or all(
-            any(implies(predicate, own) for own in self.keep) for predicate in other.keep
+            predicate in self.keep or any(implies(predicate, own) for own in self.keep) for predicate in other.keep
         )
         return holds_all and all(self.tells(each) for predicate in other.keep for each in predicate.dimensions)
 
@@ -79,11 +88,16 @@ def is_function_of(tree: Expression, known: frozenset[Expression]) -> bool:
     """True if the value of `tree` follows from the values of `known`. All functions are deterministic."""
     if isinstance(tree, Literal) or tree in known:
         return True
-    if not isinstance(tree, Call) or tree.function == "matched":
+    if not isinstance(tree, Call) or is_matched(tree):
         return False
     if tree.function == "ip_prefix" and any(is_longer_prefix(each, tree) for each in known):
         return True
     return all(is_function_of(argument, known) for argument in tree.arguments)
+
+
+def is_matched(tree: Expression) -> bool:
+    """The condition that a row has a partner in a joined table: known of each row, computed from no column."""
+    return isinstance(tree, Call) and tree.function == "matched"
 
 
 def is_longer_prefix(known: Expression, tree: Call) -> bool:

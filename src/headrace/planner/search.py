@@ -8,12 +8,14 @@ from itertools import combinations
 
 import numpy as np
 
+from headrace.planner.coverage import Coverage, Profile
 from headrace.planner.nodes import Node, union
-from headrace.planner.steiner import best_tree, steiner_tree
+from headrace.planner.steiner import Costs, steiner_tree
 
 ArcCost = Callable[[Node | None, Node], float]
 """The cost of computing a node from its parent; the parent None is the stream."""
 
+STREAM = -1
 ALL_UNIONS_UP_TO = 6
 """With so few leaves every union is tried; beyond, unions are drawn at random."""
 
@@ -36,24 +38,48 @@ class Effort:
     seed: int = 0
 
 
-class ArcTable:
-    """Arc costs, each computed once: infinite where the parent does not cover the child."""
+class Graph:
+    """Nodes and the arcs between them, each arc's cost computed once: infinite where the parent does not cover."""
 
-    def __init__(self, cost: ArcCost) -> None:
+    def __init__(self, leaves: Sequence[Node], cost: ArcCost) -> None:
         self.cost = cost
-        self.known: dict[tuple[Node | None, Node], float] = {}
+        self.coverage = Coverage(leaves)
+        self.nodes: list[Node] = []
+        self.profiles: list[Profile] = []
+        self.places: dict[Node, int] = {}
+        self.known: dict[tuple[int, int], float] = {}
 
-    def arc(self, parent: Node | None, child: Node) -> float:
-        found = self.known.get((parent, child))
+    def place(self, node: Node) -> int:
+        found = self.places.get(node)
         if found is None:
-            covers = parent is None or (parent != child and parent.covers(child))
-            found = self.known[parent, child] = self.cost(parent, child) if covers else np.inf
+            found = self.places[node] = len(self.nodes)
+            self.nodes.append(node)
+            self.profiles.append(self.coverage.profile(node))
         return found
 
-    def matrix(self, nodes: Sequence[Node]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        """Place 0 is the stream."""
-        places: list[Node | None] = [None, *nodes]
-        rows = [[np.inf, *(self.arc(parent, child) for child in nodes)] for parent in places]
+    def covers(self, parent: int, child: int) -> bool:
+        """Of two nodes that cover each other the earlier is the parent, so that there are no cycles."""
+        above, below = self.profiles[parent], self.profiles[child]
+        if parent == child or not self.coverage.covers(above, below):
+            return False
+        return parent < child or not self.coverage.covers(below, above)
+
+    def arc(self, parent: int, child: int) -> float:
+        """The stream is the parent STREAM."""
+        found = self.known.get((parent, child))
+        if found is None:
+            if parent == STREAM:
+                found = self.cost(None, self.nodes[child])
+            elif self.covers(parent, child):
+                found = self.cost(self.nodes[parent], self.nodes[child])
+            else:
+                found = np.inf
+            self.known[parent, child] = found
+        return found
+
+    def matrix(self, places: Sequence[int]) -> Costs:
+        """Row and column 0 are the stream."""
+        rows = [[np.inf, *(self.arc(parent, child) for child in places)] for parent in (STREAM, *places)]
         return np.array(rows, dtype=np.float64)
 
 
@@ -61,21 +87,34 @@ def search(leaves: Sequence[Node], cost: ArcCost, effort: Effort | None = None) 
     """A tree from the stream to all leaves, never dearer than computing each leaf from the stream."""
     chosen_effort = effort or Effort()
     rng = np.random.default_rng(chosen_effort.seed)
-    arcs = ArcTable(cost)
     terminals = list(dict.fromkeys(leaves))
-    kept: list[Node] = []
-    best = unshared(terminals, arcs)
+    graph = Graph(terminals, cost)
+    best = shared(terminals, len(terminals), graph)
+    kept = natural_unions(terminals)
     for _ in range(chosen_effort.rounds if len(terminals) > 1 else 0):
         drawn = draw_unions(terminals, chosen_effort.unions, rng)
-        candidates = list(dict.fromkeys([*kept, *drawn, *mixed(drawn, kept + terminals)]))
-        nodes = [*terminals, *(node for node in candidates if node not in set(terminals))]
-        tree = shared(nodes, len(terminals), arcs)
+        candidates = [*kept, *drawn, *mixed(drawn, kept + terminals, graph)]
+        tree = shared(list(dict.fromkeys([*terminals, *candidates])), len(terminals), graph)
         if tree.cost < best.cost:
             best = tree
         kept = [node for node in best.nodes if node not in set(terminals)]
         if len(terminals) <= ALL_UNIONS_UP_TO:
             break
     return best
+
+
+def natural_unions(terminals: Sequence[Node]) -> list[Node]:
+    """Of all, and of those with the same filter, the same group-by, or a dimension in common."""
+    alike: dict[object, list[Node]] = {}
+    for node in terminals:
+        traits = [
+            node.keep,
+            node.groups,
+            *(each.expression for predicate in node.keep for each in predicate.dimensions),
+        ]
+        for trait in dict.fromkeys([None, *traits]):
+            alike.setdefault(trait, []).append(node)
+    return list(dict.fromkeys(union(members) for members in alike.values() if len(members) > 1))
 
 
 def draw_unions(terminals: Sequence[Node], count: int, rng: np.random.Generator) -> list[Node]:
@@ -89,29 +128,23 @@ def draw_unions(terminals: Sequence[Node], count: int, rng: np.random.Generator)
     return drawn
 
 
-def mixed(drawn: Sequence[Node], others: Sequence[Node]) -> list[Node]:
+def mixed(drawn: Sequence[Node], others: Sequence[Node], graph: Graph) -> list[Node]:
     """NFC V: between a union and a node that covers it, the union's filter with the other's groups, and the reverse."""
     found = []
     for node in drawn:
         for other in others:
-            if other != node and other.covers(node):
+            if graph.covers(graph.place(other), graph.place(node)):
                 found.append(replace(node, groups=other.groups))
                 found.append(replace(node, keep=other.keep, dimensions=other.dimensions))
     return found
 
 
-def unshared(terminals: Sequence[Node], arcs: ArcTable) -> SharedTree:
-    costs = [arcs.arc(None, node) for node in terminals]
-    return SharedTree(tuple(terminals), (-1,) * len(terminals), float(sum(costs)))
-
-
-def shared(nodes: Sequence[Node], terminals: int, arcs: ArcTable) -> SharedTree:
-    matrix = arcs.matrix(nodes)
-    found = steiner_tree(matrix, 0, list(range(1, terminals + 1)))
-    members = {0} | {place for place in range(1, len(matrix)) if found.parent[place] >= 0}
-    tree = best_tree(matrix, 0, members)
-    order = topological(tree.parent.tolist(), members)
-    place_of = {0: -1} | {node: place for place, node in enumerate(order)}
+def shared(nodes: Sequence[Node], terminals: int, graph: Graph) -> SharedTree:
+    """The best tree found over these nodes, the first of which are the terminals."""
+    matrix = graph.matrix([graph.place(node) for node in nodes])
+    tree = steiner_tree(matrix, 0, list(range(1, terminals + 1)))
+    order = topological(tree.parent.tolist())
+    place_of = {0: STREAM} | {node: place for place, node in enumerate(order)}
     return SharedTree(
         tuple(nodes[node - 1] for node in order),
         tuple(place_of[int(tree.parent[node])] for node in order),
@@ -119,13 +152,13 @@ def shared(nodes: Sequence[Node], terminals: int, arcs: ArcTable) -> SharedTree:
     )
 
 
-def topological(parent: Sequence[int], members: set[int]) -> list[int]:
-    """The members but the root, parents first."""
+def topological(parents: Sequence[int]) -> list[int]:
+    """The nodes that have a parent, parents first."""
     depth: dict[int, int] = {0: 0}
 
     def depth_of(node: int) -> int:
         if node not in depth:
-            depth[node] = depth_of(parent[node]) + 1
+            depth[node] = depth_of(parents[node]) + 1
         return depth[node]
 
-    return sorted(members - {0}, key=lambda node: (depth_of(node), node))
+    return sorted((node for node, parent in enumerate(parents) if parent >= 0), key=lambda node: (depth_of(node), node))

@@ -2,34 +2,67 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expressions.evaluation import Evaluation
 from headrace.model.expressions import Expression
-from headrace.planner.nodes import EVERYTHING, Node
+from headrace.planner.nodes import EVERYTHING, Node, is_matched
 from headrace.predicates import Dimension, Predicate
 from headrace.windows import Boundaries, boundaries_between
 
 Codes = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+MOST_KEYS = 1 << 62
 
 
-def guaranteed_error_estimate(counts: npt.NDArray[np.intp], total_rows: float) -> float:
+class Coded(NamedTuple):
+    """A small number for each row, below `size`."""
+
+    codes: Codes
+    size: int
+
+
+def distinct_estimate(counts: npt.NDArray[np.intp], total_rows: float) -> float:
     """Distinct values among `total_rows` rows, from how often each value occurs in a sample of them.
 
-    The estimator GEE of Charikar, Chaudhuri, Motwani and Narasayya (2000), which NFC cites: values seen once stand for
-    sqrt(rows / sample) values each, the others for themselves. Its ratio error is of the order of sqrt(rows / sample),
-    and no estimator has a better guarantee.
+    GEE has a guarantee, but of n rows out of N it never says more than sqrt(N * n). The other estimate sees how rare
+    the rare values are, and falls short where some are much rarer than others: then the truth lies between the two
+    (docs/decisions/0003).
     """
-    sample_rows = float(counts.sum())
-    if sample_rows == 0:
+    if not len(counts):
         return 0.0
-    once = float((counts == 1).sum())
-    estimate = np.sqrt(max(1.0, total_rows / sample_rows)) * once + (len(counts) - once)
-    return float(min(estimate, max(total_rows, len(counts))))
+    once, twice = float((counts == 1).sum()), float((counts == 2).sum())
+    seen, growth = float(len(counts)), max(1.0, total_rows / float(counts.sum()))
+    guaranteed = guaranteed_error_estimate(seen, once, growth)
+    fitted = equal_rarity_estimate(seen, once, twice, growth)
+    estimate = math.sqrt(guaranteed * fitted) if guaranteed > fitted else fitted
+    return min(estimate, max(total_rows, seen))
+
+
+def guaranteed_error_estimate(seen: float, once: float, growth: float) -> float:
+    """GEE, of Charikar, Chaudhuri, Motwani and Narasayya (2000), which NFC cites: values seen once stand for
+    sqrt(growth) values each, the others for themselves. No estimator has a better guarantee on its ratio error."""
+    return math.sqrt(growth) * once + (seen - once)
+
+
+def equal_rarity_estimate(seen: float, once: float, twice: float, growth: float) -> float:
+    """As if the values seen once or twice came from a set of equally rare ones: how many of them more rows will show.
+
+    Of m values, each expected x times in the sample, m * x * exp(-x) are seen once and x / 2 times as many twice.
+    """
+    if twice == 0 or once == 0:
+        return seen + once * (growth - 1.0)
+    expected = 2.0 * twice / once
+    rare = once * math.exp(expected) / expected
+    others = max(0.0, seen - rare * -math.expm1(-expected))
+    return max(seen, others + rare * -math.expm1(-expected * growth))
 
 
 class Sample:
@@ -39,65 +72,97 @@ class Sample:
         self.evaluation = evaluation
         self.times_us = times_us
         self.batch_rows = batch_rows
-        self.known: dict[Node, float] = {}
-        self.codes: dict[object, Codes] = {}
+        self.first_us, self.last_us = (int(times_us.min()), int(times_us.max())) if len(times_us) else (0, 0)
+        self.known_rows: dict[Node, float] = {}
+        self.known_spaces: dict[Node, float] = {}
+        self.known_shares: dict[frozenset[Predicate], float] = {}
+        self.known_columns: dict[object, Coded] = {}
+        self.known_masks: dict[Predicate | frozenset[Predicate], Mask] = {}
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Sample:
+        """The sample of these rows alone."""
+        places = pa.array(rows)
+        known = self.evaluation
+        columns = {name: column.take(places) for name, column in known.columns.items()}
+        partners = {tree: each.values.take(places) for tree, each in known.computed.items() if is_matched(tree)}
+        evaluation = Evaluation(columns, len(rows), known.functions.values(), known.zone, partners)
+        return Sample(evaluation, self.times_us[rows], float(len(rows)))
 
     def rows(self, node: Node) -> float:
         """The distinct (slice, cell, group) triples of the node in one batch."""
-        found = self.known.get(node)
+        found = self.known_rows.get(node)
         if found is None:
-            found = self.known[node] = self.estimate(node)
+            counts = np.unique_counts(self.keys(node)[self.kept(node.keep)]).counts
+            found = distinct_estimate(counts, self.batch_rows * self.selectivity(node.keep))
+            self.known_rows[node] = found
         return found
 
-    def estimate(self, node: Node) -> float:
-        kept = self.kept(node.keep)
-        if not kept.any():
-            return 0.0
-        keys = np.zeros(int(kept.sum()), dtype=np.int64)
+    def keys(self, node: Node) -> Codes:
+        """One number for each row, the same for rows of the same triple."""
+        keys, size = np.zeros(len(self.times_us), dtype=np.int64), 1
         for column in self.columns(node):
-            _, compact = np.unique(column[kept], return_inverse=True)
-            _, keys = np.unique(keys * (int(compact.max()) + 1) + compact, return_inverse=True)
-        counts = np.bincount(keys)
-        return guaranteed_error_estimate(counts, self.batch_rows * self.selectivity(node.keep))
+            if size * column.size > MOST_KEYS:
+                keys, size = compact(keys)
+            keys, size = keys * column.size + column.codes, size * column.size
+        return keys
 
-    def columns(self, node: Node) -> Iterable[Codes]:
-        yield self.slice_codes(node.boundaries)
+    def columns(self, node: Node) -> Iterable[Coded]:
+        yield self.slices(node.boundaries)
         for dimension in node.dimensions:
-            yield self.cell_codes(dimension)
+            yield self.cells(dimension)
         for tree in sorted(node.groups, key=repr):
-            yield self.group_codes(tree)
+            yield self.values(tree)
+
+    def key_space(self, node: Node) -> float:
+        """How many keys a dense array would hold: slices x cells x groups, whether they occur or not."""
+        if node not in self.known_spaces:
+            self.known_spaces[node] = math.prod(float(column.size) for column in self.columns(node))
+        return self.known_spaces[node]
 
     def selectivity(self, keep: frozenset[Predicate]) -> float:
-        return float(self.kept(keep).mean()) if len(self.times_us) else 0.0
+        if keep not in self.known_shares:
+            self.known_shares[keep] = float(self.kept(keep).mean()) if len(self.times_us) else 0.0
+        return self.known_shares[keep]
 
-    def kept(self, keep: frozenset[Predicate]) -> npt.NDArray[np.bool_]:
-        passes = np.zeros(len(self.times_us), dtype=np.bool_)
-        for predicate in keep:
-            passes |= self.passing(predicate)
-        return passes
+    def kept(self, keep: frozenset[Predicate]) -> Mask:
+        if keep not in self.known_masks:
+            passes = np.zeros(len(self.times_us), dtype=np.bool_)
+            for predicate in keep:
+                passes |= self.passing(predicate)
+            self.known_masks[keep] = passes
+        return self.known_masks[keep]
 
-    def passing(self, predicate: Predicate) -> npt.NDArray[np.bool_]:
-        if predicate == EVERYTHING or predicate.tree is None:
-            return np.ones(len(self.times_us), dtype=np.bool_)
-        values = self.evaluation.evaluate(predicate.tree).values
-        return np.asarray(pc.fill_null(values, False), dtype=np.bool_)
+    def passing(self, predicate: Predicate) -> Mask:
+        if predicate not in self.known_masks:
+            if predicate == EVERYTHING or predicate.tree is None:
+                self.known_masks[predicate] = np.ones(len(self.times_us), dtype=np.bool_)
+            else:
+                values = self.evaluation.evaluate(predicate.tree).values
+                self.known_masks[predicate] = np.asarray(pc.fill_null(values, False), dtype=np.bool_)
+        return self.known_masks[predicate]
 
-    def slice_codes(self, boundaries: tuple[Boundaries, ...]) -> Codes:
-        if boundaries not in self.codes:
-            first, last = int(self.times_us.min(initial=0)), int(self.times_us.max(initial=0))
-            cuts = boundaries_between(boundaries, first, last)
-            self.codes[boundaries] = np.searchsorted(cuts, self.times_us, side="right")
-        return self.codes[boundaries]
+    def slices(self, boundaries: tuple[Boundaries, ...]) -> Coded:
+        if boundaries not in self.known_columns:
+            cuts = boundaries_between(boundaries, self.first_us, self.last_us)
+            codes = np.searchsorted(cuts, self.times_us, side="right")
+            self.known_columns[boundaries] = Coded(codes.astype(np.int64), len(cuts) + 1)
+        return self.known_columns[boundaries]
 
-    def cell_codes(self, dimension: Dimension) -> Codes:
-        if dimension not in self.codes:
+    def cells(self, dimension: Dimension) -> Coded:
+        if dimension not in self.known_columns:
             values = self.evaluation.evaluate(dimension.expression).values
-            self.codes[dimension] = dimension.codes(values).astype(np.int64)
-        return self.codes[dimension]
+            self.known_columns[dimension] = Coded(dimension.codes(values).astype(np.int64), dimension.size)
+        return self.known_columns[dimension]
 
-    def group_codes(self, tree: Expression) -> Codes:
-        if tree not in self.codes:
+    def values(self, tree: Expression) -> Coded:
+        if tree not in self.known_columns:
             encoded = self.evaluation.evaluate(tree).values.dictionary_encode()
             indices = pc.fill_null(encoded.indices, len(encoded.dictionary))
-            self.codes[tree] = np.asarray(indices).astype(np.int64)
-        return self.codes[tree]
+            self.known_columns[tree] = Coded(np.asarray(indices).astype(np.int64), len(encoded.dictionary) + 1)
+        return self.known_columns[tree]
+
+
+def compact(keys: Codes) -> Coded:
+    """The same keys as numbers without gaps."""
+    distinct, codes = np.unique(keys, return_inverse=True)
+    return Coded(codes.astype(np.int64), len(distinct))

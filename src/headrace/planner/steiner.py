@@ -16,6 +16,7 @@ import numpy.typing as npt
 Costs = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 TINY = 1e-12
+"""Of the dearest arc: what is less is nothing but rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +28,16 @@ class Tree:
 
 
 def steiner_tree(cost: Costs, root: int, terminals: Sequence[int]) -> Tree:
-    """A low-cost tree from the root to all terminals."""
+    """A low-cost tree from the root to all terminals: the best of those reached from the nodes on arcs paid in full,
+    from none, and from all."""
     useful = on_paths(saturated_arcs(cost, root, terminals), root, terminals)
-    chosen = {root, *terminals, *np.flatnonzero(useful).tolist()}
-    return improve(cost, root, set(terminals), chosen)
+    starts = useful, np.zeros_like(useful), np.ones_like(useful)
+    return min((improve(cost, root, terminals, start) for start in starts), key=lambda tree: tree.cost)
 
 
 def saturated_arcs(cost: Costs, root: int, terminals: Sequence[int]) -> Mask:
     """Dual ascent: raise the price of reaching each terminal until arcs paid in full lead there from the root."""
-    reduced = cost.copy()
+    reduced = cost / largest(cost)
     np.fill_diagonal(reduced, np.inf)
     waiting = list(terminals)
     while waiting:
@@ -52,6 +54,10 @@ def saturated_arcs(cost: Costs, root: int, terminals: Sequence[int]) -> Mask:
         reduced[entering] = raised - step
         waiting.append(waiting.pop(0))
     return reduced <= TINY
+
+
+def largest(cost: Costs) -> float:
+    return float(cost.max(initial=0.0, where=np.isfinite(cost))) or 1.0
 
 
 def reaching(arcs: Mask, target: int) -> Mask:
@@ -75,29 +81,47 @@ def on_paths(arcs: Mask, root: int, terminals: Iterable[int]) -> Mask:
     return from_root & to_terminal
 
 
-def best_tree(cost: Costs, root: int, chosen: set[int]) -> Tree:
+def best_tree(cost: Costs, root: int, chosen: Mask) -> Tree:
     """Each chosen node computed from its cheapest chosen parent."""
-    members = np.array(sorted(chosen), dtype=np.intp)
-    inner = cost[np.ix_(members, members)].copy()
-    np.fill_diagonal(inner, np.inf)
-    parent = np.full(len(cost), -1, dtype=np.intp)
+    members = np.flatnonzero(chosen)
+    inner = cost[np.ix_(members, members)]
     best = inner.argmin(axis=0)
-    total = 0.0
-    for place, node in enumerate(members.tolist()):
-        if node != root:
-            parent[node] = members[best[place]]
-            total += float(inner[best[place], place])
-    return Tree(parent, total)
+    parent = np.full(len(cost), -1, dtype=np.intp)
+    parent[members] = members[best]
+    parent[root] = -1
+    paid = inner[best, np.arange(len(members))]
+    return Tree(parent, float(paid[members != root].sum()))
 
 
-def improve(cost: Costs, root: int, terminals: set[int], chosen: set[int]) -> Tree:
+def improve(cost: Costs, root: int, terminals: Sequence[int], chosen: Mask) -> Tree:
     """Drop nodes and take others in, one at a time, as long as the tree gets cheaper."""
-    tree = best_tree(cost, root, chosen)
+    needed = np.zeros(len(cost), dtype=np.bool_)
+    needed[[root, *terminals]] = True
+    arcs = cost.copy()
+    np.fill_diagonal(arcs, np.inf)
+    chosen = chosen | needed
+    least = TINY * len(arcs) * largest(arcs)
     while True:
-        moves = [chosen - {node} for node in chosen - terminals - {root}]
-        moves += [chosen | {node} for node in set(range(len(cost))) - chosen]
-        candidates = [(best_tree(cost, root, move), move) for move in moves]
-        better = min(candidates, key=lambda candidate: candidate[0].cost, default=None)
-        if better is None or better[0].cost >= tree.cost - TINY:
-            return tree
-        tree, chosen = better
+        gain = gains(arcs, root, chosen)
+        gain[needed] = -np.inf
+        best = int(gain.argmax())
+        if not gain[best] > least:
+            return best_tree(arcs, root, chosen)
+        chosen[best] = not chosen[best]
+
+
+def gains(arcs: Costs, root: int, chosen: Mask) -> Costs:
+    """How much cheaper the tree gets when one node joins or leaves the chosen ones, for every node."""
+    parents = np.where(chosen[:, None], arcs, np.inf)
+    first = parents.argmin(axis=0)
+    paid = parents[first, np.arange(len(arcs))]
+    children = chosen.copy()
+    children[root] = False
+    saved = np.maximum(paid[children] - arcs[:, children], 0.0).sum(axis=1)
+    joining = saved - paid
+    parents[first, np.arange(len(arcs))] = np.inf
+    second = parents.min(axis=0)
+    extra = np.zeros(len(arcs))
+    np.add.at(extra, first[children], second[children] - paid[children])
+    leaving = np.where(children, paid, 0.0) - extra
+    return np.where(chosen, leaving, joining)

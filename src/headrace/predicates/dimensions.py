@@ -70,6 +70,13 @@ class Dimension:
     def __str__(self) -> str:
         return f"{self.kind} dimension with {self.size} cells"
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.expression, self.kind, self.marks))
+
+    def __hash__(self) -> int:
+        return self._hash
+
     # Values to cells
 
     @cached_property
@@ -120,13 +127,16 @@ class Dimension:
         cuts = [cut for constant in self.marks for cut in (Cut(constant), cut_above(constant, data_type))]
         return Dimension(self.expression, Kind.INTERVAL, sorted_cuts(cuts))
 
-    def union(self, other: Dimension) -> Dimension:
-        """The coarsest dimension from which both can be told."""
-        if self.kind != other.kind:
-            return self.as_interval().union(other.as_interval())
-        if self.kind == Kind.EQUALITY:
-            return replace(self, marks=tuple(sorted({*self.marks, *other.marks})))
-        return replace(self, marks=sorted_cuts((*self.marks, *other.marks)))
+    def union(self, *others: Dimension) -> Dimension:
+        """The coarsest dimension from which all can be told."""
+        if not others:
+            return self
+        if any(other.kind != self.kind for other in others):
+            first, *rest = (each.as_interval() for each in (self, *others))
+            return first.union(*rest)
+        marks = {mark for each in (self, *others) for mark in each.marks}
+        ordered = tuple(sorted(marks)) if self.kind == Kind.EQUALITY else sorted_cuts(marks)
+        return replace(self, marks=ordered)
 
     def covers(self, other: Dimension) -> bool:
         if self.expression != other.expression:

@@ -105,6 +105,13 @@ class Predicate:
     tree: Expression | None
 
     @cached_property
+    def _hash(self) -> int:
+        return hash(self.tree)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
     def dimensions(self) -> tuple[Dimension, ...]:
         """The coarsest dimensions that decide the predicate, sorted by expression."""
         if self.tree is None:
@@ -157,9 +164,8 @@ def truth_on(tree: Expression, dimensions: Sequence[Dimension], positions: Mappi
 
 def union_dimensions(groups: Sequence[Sequence[Dimension]]) -> tuple[Dimension, ...]:
     """One dimension per expression, fine enough for all, sorted by expression."""
-    united: dict[Expression, Dimension] = {}
-    for dimensions in groups:
-        for dimension in dimensions:
-            known = united.get(dimension.expression)
-            united[dimension.expression] = dimension if known is None else known.union(dimension)
-    return tuple(sorted(united.values(), key=lambda dimension: repr(dimension.expression)))
+    known: dict[Expression, list[Dimension]] = {}
+    for dimension in dict.fromkeys(dimension for dimensions in groups for dimension in dimensions):
+        known.setdefault(dimension.expression, []).append(dimension)
+    united = [first.union(*others) for first, *others in known.values()]
+    return tuple(sorted(united, key=lambda dimension: repr(dimension.expression)))

@@ -1,0 +1,128 @@
+"""What a plan costs: nanoseconds of one core, per task and batch, from a sample and calibrated constants.
+
+An arc `u -> v` costs a start of v, and for each row of u that v keeps a slot and a fold or combine of each partial.
+Then partials are shipped and stored, and combined to windows when these close. Coding the rows (evaluating expressions,
+finding partners, cells and groups) is the same for every tree over the same queries; it tells a shared plan from
+queries that run alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.aggregates.partials import Partial
+from headrace.model.expressions import Call, Expression, walk
+from headrace.model.windows import AnyWindow, Window
+from headrace.planner.leaves import Demand, Leaf
+from headrace.planner.nodes import Node, is_matched
+from headrace.planner.statistics import Sample
+
+DENSE_KEYS = 1 << 18
+"""Up to so many keys a node's slots are an array, beyond a hash table."""
+LARGE_TABLE = 1 << 16
+"""A hash table of more rows does not stay in a processor's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Nanoseconds of each piece of work, as `headrace calibrate` measures them."""
+
+    node_ns: float = 60_000.0
+    leaf_ns: float = 2_000.0
+    join_ns: float = 20.0
+    evaluate_ns: float = 2.0
+    code_ns: float = 20.0
+    slice_ns: float = 15.0
+    key_ns: float = 2.0
+    dense_ns: float = 4.0
+    hash_ns: float = 25.0
+    large_hash_ns: float = 80.0
+    addition_ns: float = 2.0
+    ship_row_ns: float = 100.0
+    ship_byte_ns: float = 1.0
+
+
+KEY_BYTES = 8
+"""A shipped row names its slice's start and end, its cell and each of its groups."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Answers what each part of a plan costs on the data of a sample."""
+
+    sample: Sample
+    constants: Constants = Constants()
+
+    def arc(self, parent: Node | None, child: Node) -> float:
+        """Computing a node from its parent, or from the stream."""
+        slot = self.key_ns(child) + self.slot_ns(child)
+        if parent is None:
+            rows = self.sample.batch_rows * self.sample.selectivity(child.keep)
+            folds = sum(partial.traits.fold for partial in child.partials) * self.constants.addition_ns
+            return self.constants.node_ns + rows * (self.constants.slice_ns + slot + folds)
+        return self.start_ns(parent, child) + self.passing_rows(parent, child) * (
+            slot + self.combine_ns(child.partials)
+        )
+
+    def ship(self, node: Node) -> float:
+        """Sending the node's rows to the reducers, storing and reading them."""
+        size = KEY_BYTES * (3 + len(node.groups)) + sum(partial.traits.state_bytes for partial in node.partials)
+        return self.sample.rows(node) * (self.constants.ship_row_ns + size * self.constants.ship_byte_ns)
+
+    def close(self, shipped: Node, leaf: Leaf) -> float:
+        """Combining a shipped node's rows to the windows of the leaf's queries."""
+        rows = self.passing_rows(shipped, leaf.node)
+        slot = self.key_ns(leaf.node) + self.slot_ns(leaf.node)
+        return rows * sum(overlap(ask.window) * (slot + self.combine_ns(ask.partials)) for ask in leaf.asks)
+
+    def coding(self, demands: Iterable[Demand]) -> float:
+        """Evaluating and coding each distinct expression once for every row."""
+        trees = {tree for demand in demands for tree in coded_expressions(demand)}
+        calls = {part for tree in trees for part in walk(tree) if isinstance(part, Call) and not is_matched(part)}
+        arguments = {
+            argument for demand in demands for partial in demand.partials for argument in evaluated_by(partial)
+        }
+        calls |= {part for tree in arguments for part in walk(tree) if isinstance(part, Call)}
+        joins = sum(is_matched(tree) for tree in trees)
+        each = joins * self.constants.join_ns + len(calls) * self.constants.evaluate_ns
+        return self.sample.batch_rows * (each + (len(trees) - joins) * self.constants.code_ns)
+
+    def passing_rows(self, parent: Node, child: Node) -> float:
+        """The parent's rows that the child keeps."""
+        whole = self.sample.selectivity(parent.keep)
+        part = self.sample.selectivity(child.keep)
+        return self.sample.rows(parent) * min(1.0, part / whole) if whole else 0.0
+
+    def key_ns(self, node: Node) -> float:
+        """Putting a row's slice, cells and groups together."""
+        return self.constants.key_ns * (1 + len(node.dimensions) + len(node.groups))
+
+    def slot_ns(self, node: Node) -> float:
+        """Finding the place of a key."""
+        if self.sample.key_space(node) <= DENSE_KEYS:
+            return self.constants.dense_ns
+        return self.constants.hash_ns if self.sample.rows(node) <= LARGE_TABLE else self.constants.large_hash_ns
+
+    def combine_ns(self, partials: Iterable[Partial]) -> float:
+        return sum(partial.traits.combine for partial in partials) * self.constants.addition_ns
+
+    def start_ns(self, parent: Node, child: Node) -> float:
+        """Leaves of the same groups are fanned out in one go."""
+        is_fan_out = not child.dimensions and child.groups == parent.groups
+        return self.constants.leaf_ns if is_fan_out else self.constants.node_ns
+
+
+def overlap(window: AnyWindow) -> float:
+    """In how many instances a row lies, on average."""
+    return window.range_us / window.slide_us if isinstance(window, Window) else 1.0
+
+
+def coded_expressions(demand: Demand) -> Iterable[Expression]:
+    yield from (dimension.expression for dimension in demand.predicate.dimensions)
+    yield from demand.groups
+
+
+def evaluated_by(partial: Partial) -> Iterable[Expression]:
+    yield from partial.arguments
+    yield from () if partial.filter is None else (partial.filter,)

@@ -1,0 +1,165 @@
+"""Which nodes cover which, asked for thousands of pairs: the same answers as `Node.covers`, from bits of integers.
+
+Every part that a node may have (a progression of boundaries, a cut, a predicate, a group-by, a partial) has a bit. A
+node *needs* some parts and *provides* those that follow from its own; it is covered by what provides all it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.model.expressions import Expression
+from headrace.planner.nodes import EVERYTHING, Node, is_function_of
+from headrace.predicates import Dimension, Kind, Predicate, implies
+from headrace.windows import Boundaries
+
+
+@dataclass(frozen=True, slots=True)
+class Progression:
+    """The boundaries `k * period + residue`."""
+
+    period_us: int
+    residue_us: int
+
+    def contains(self, other: Progression) -> bool:
+        return other.period_us % self.period_us == 0 and other.residue_us % self.period_us == self.residue_us
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A cut or constant of a dimension; without values, that there is such a dimension at all."""
+
+    expression: Expression
+    kind: Kind
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A node as bits: what it needs, what it needs where its parent keeps other rows, what it provides."""
+
+    needs: int
+    needs_to_filter: int
+    provides: int
+    keep: frozenset[Predicate]
+
+
+class Coverage:
+    """Made from the leaves; knows them, their unions and every mixture of the parts of those."""
+
+    def __init__(self, leaves: Sequence[Node]) -> None:
+        self.bits: dict[Hashable, int] = {}
+        for leaf in leaves:
+            for part in parts_of(leaf):
+                self.bits.setdefault(part, 1 << len(self.bits))
+        self.marks: dict[Expression, int] = {}
+        for part, bit in self.bits.items():
+            if isinstance(part, Mark):
+                self.marks[part.expression] = self.marks.get(part.expression, 0) | bit
+        self.from_times: dict[Progression, int] = {}
+        self.from_dimensions: dict[tuple[Dimension, ...], int] = {}
+        self.from_cuts: dict[Dimension, int] = {}
+        self.from_groups: dict[frozenset[Expression], int] = {}
+        self.implied: dict[tuple[Predicate, Predicate], bool] = {}
+
+    def profile(self, node: Node) -> Profile:
+        needs = self.mask((*node.groups, *node.partials))
+        provides = self.told_by_groups(node.groups)
+        needs_to_filter = 0
+        for progression in progressions(node.boundaries):
+            needs |= self.bits[progression]
+            provides |= self.told_by_time(progression)
+        for dimension in node.dimensions:
+            needs |= self.marks_of((dimension,))
+            provides |= self.told_by_cuts(dimension)
+        for predicate in node.keep:
+            needs_to_filter |= self.marks_of(predicate.dimensions)
+        return Profile(needs, needs_to_filter, provides | needs, node.keep)
+
+    def marks_of(self, dimensions: tuple[Dimension, ...]) -> int:
+        if dimensions not in self.from_dimensions:
+            self.from_dimensions[dimensions] = self.mask(marks(dimensions))
+        return self.from_dimensions[dimensions]
+
+    def covers(self, parent: Profile, child: Profile) -> bool:
+        if child.needs & ~parent.provides:
+            return False
+        if parent.keep == child.keep:
+            return True
+        return not child.needs_to_filter & ~parent.provides and self.holds(parent.keep, child.keep)
+
+    def mask(self, parts: Iterable[Hashable]) -> int:
+        result = 0
+        for part in parts:
+            result |= self.bits[part]
+        return result
+
+    def told_by_time(self, progression: Progression) -> int:
+        """The progressions that run inside this one."""
+        if progression not in self.from_times:
+            self.from_times[progression] = self.mask(
+                part for part in self.bits if isinstance(part, Progression) and progression.contains(part)
+            )
+        return self.from_times[progression]
+
+    def told_by_groups(self, groups: frozenset[Expression]) -> int:
+        """The group-bys and dimensions that are functions of these groups."""
+        if groups not in self.from_groups:
+            told = self.mask(
+                part for part in self.bits if isinstance(part, Expression) and is_function_of(part, groups)
+            )
+            for expression, marks_of_it in self.marks.items():
+                told |= marks_of_it if is_function_of(expression, groups) else 0
+            self.from_groups[groups] = told
+        return self.from_groups[groups]
+
+    def told_by_cuts(self, dimension: Dimension) -> int:
+        """The constants of equality dimensions that have a cut on both sides."""
+        if dimension.kind != Kind.INTERVAL:
+            return 0
+        if dimension not in self.from_cuts:
+            own = set(dimension.marks)
+            self.from_cuts[dimension] = self.mask(
+                part
+                for part in self.bits
+                if isinstance(part, Mark)
+                and part.expression == dimension.expression
+                and part.kind == Kind.EQUALITY
+                and own.issuperset(Dimension(part.expression, Kind.EQUALITY, part.values).as_interval().marks)
+            )
+        return self.from_cuts[dimension]
+
+    def holds(self, keep: frozenset[Predicate], others: frozenset[Predicate]) -> bool:
+        return EVERYTHING in keep or all(
+            other in keep or any(self.implies(other, own) for own in keep) for other in others
+        )
+
+    def implies(self, stronger: Predicate, weaker: Predicate) -> bool:
+        pair = stronger, weaker
+        if pair not in self.implied:
+            self.implied[pair] = implies(stronger, weaker)
+        return self.implied[pair]
+
+
+def parts_of(node: Node) -> Iterator[Hashable]:
+    """What the node has, what tells its rows from others, and what equality becomes where it meets intervals."""
+    yield from progressions(node.boundaries)
+    yield from node.groups
+    yield from node.partials
+    for dimension in (*node.dimensions, *(each for predicate in node.keep for each in predicate.dimensions)):
+        yield from marks((dimension, dimension.as_interval()))
+
+
+def marks(dimensions: Iterable[Dimension]) -> Iterator[Mark]:
+    for dimension in dimensions:
+        yield Mark(dimension.expression, dimension.kind, ())
+        for mark in dimension.marks:
+            yield Mark(dimension.expression, dimension.kind, (mark,))
+
+
+def progressions(boundaries: Iterable[Boundaries]) -> Iterator[Progression]:
+    for part in boundaries:
+        for residue in part.residues_us:
+            yield Progression(part.period_us, residue)

@@ -1,0 +1,104 @@
+"""A plan: the tree of nodes, which of them are shipped, and which shipped node answers each leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.aggregates.partials import Partial
+from headrace.planner.leaves import Ask, Demand, Leaf, make_leaf
+from headrace.planner.nodes import Node
+
+STREAM = -1
+"""The parent of nodes that are computed from the rows themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNode:
+    """A node in its place: computed from `parent`, an earlier node of the plan or STREAM."""
+
+    node: Node
+    parent: int
+    rows: float
+    cost_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A leaf, and the shipped node whose rows, where the leaf's predicate holds, its windows are combined from."""
+
+    leaf: Leaf
+    place: int
+    cost_ns: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`nodes` are parents first; every node that answers a leaf is shipped, and no other."""
+
+    nodes: tuple[PlannedNode, ...]
+    answers: tuple[Answer, ...]
+    coding_ns: float
+    alone_ns: float
+
+    @cached_property
+    def shipped(self) -> frozenset[int]:
+        return frozenset(answer.place for answer in self.answers)
+
+    @property
+    def cost_ns(self) -> float:
+        """All of it, per task and batch."""
+        return self.coding_ns + self.tree_ns
+
+    @property
+    def tree_ns(self) -> float:
+        return sum(each.cost_ns for each in self.nodes) + sum(each.cost_ns for each in self.answers)
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(ask.query for answer in self.answers for ask in answer.leaf.asks))
+
+    def children(self, place: int) -> Iterator[int]:
+        return (other for other, each in enumerate(self.nodes) if each.parent == place)
+
+    def path(self, place: int) -> Iterator[int]:
+        """From a node up to the stream."""
+        while place != STREAM:
+            yield place
+            place = self.nodes[place].parent
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where some partials of a query come from: the shipped node `place`, in the cells where its predicate holds."""
+
+    place: int
+    partials: frozenset[Partial]
+
+
+def route(plan: Plan, demand: Demand) -> tuple[Route, ...] | None:
+    """The shipped nodes that answer a query, planned for or not; None if the plan does not tell its answer.
+
+    A shipped node must have the query's own group-by: a coarser one would have to be gathered from several reducers.
+    """
+    missing, routes = demand.partials, []
+    for place in by_rows(plan, demand):
+        found = missing & plan.nodes[place].node.partials
+        if found and plan.nodes[place].node.covers(wanted(demand, found)):
+            routes.append(Route(place, found))
+            missing -= found
+        if not missing:
+            return tuple(routes)
+    return None
+
+
+def by_rows(plan: Plan, demand: Demand) -> list[int]:
+    """The shipped nodes of the query's group-by, smallest first."""
+    places = [place for place in plan.shipped if plan.nodes[place].node.groups == demand.groups]
+    return sorted(places, key=lambda place: (plan.nodes[place].rows, place))
+
+
+def wanted(demand: Demand, partials: Iterable[Partial]) -> Node:
+    """What a query needs of one node, as a leaf."""
+    return make_leaf(demand.predicate, demand.groups, [Ask("", demand.window, frozenset(partials))]).node

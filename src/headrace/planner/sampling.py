@@ -1,0 +1,106 @@
+"""A sample of a batch: rows drawn from the stream's data, with their partners in the static tables beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.expressions.evaluation import Evaluation
+from headrace.expressions.joins import DuplicateKeyError, partners
+from headrace.model.errors import DataError
+from headrace.model.expressions import Expression, columns_in
+from headrace.model.query import Join, Query
+from headrace.model.schema import Catalog, Stream
+from headrace.planner.leaves import join_identity, matched
+from headrace.planner.statistics import Sample
+
+SAMPLE_ROWS = 20_000
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows of a stream, in order of arrival, and the static tables, by name, all in declared types."""
+
+    catalog: Catalog
+    stream: Stream
+    rows: pa.Table
+    tables: Mapping[str, pa.Table]
+
+
+def draw(
+    data: Data,
+    queries: Iterable[Query],
+    batch_rows: int | None = None,
+    sample_rows: int | None = SAMPLE_ROWS,
+    seed: int = 0,
+) -> Sample:
+    """Rows drawn from one batch in the middle of the data; `sample_rows` None takes every row of it.
+
+    Without `batch_rows` all data are one batch.
+    """
+    batch = middle(data.rows, batch_rows)
+    counted = batch.filter(pc.is_valid(batch[data.stream.event_time]))
+    if counted.num_rows == 0:
+        raise DataError("no-data", f"there is no row with an event time in {data.stream.name}")
+    rows = counted if sample_rows is None else some_of(counted, sample_rows, seed)
+    times = rows[data.stream.event_time].combine_chunks().cast(pa.int64())
+    return Sample(with_partners(rows, data, list(queries)), np.asarray(times), float(counted.num_rows))
+
+
+def middle(rows: pa.Table, batch_rows: int | None) -> pa.Table:
+    if batch_rows is None or batch_rows >= rows.num_rows:
+        return rows
+    return rows.slice((rows.num_rows - batch_rows) // 2, batch_rows)
+
+
+def some_of(rows: pa.Table, count: int, seed: int) -> pa.Table:
+    if rows.num_rows <= count:
+        return rows
+    rng = np.random.default_rng(seed)
+    return rows.take(pa.array(np.sort(rng.choice(rows.num_rows, count, replace=False))))
+
+
+def with_partners(rows: pa.Table, data: Data, queries: Sequence[Query]) -> Evaluation:
+    """Columns of the stream by its name, columns of a joined table by the join's identity, and who has a partner.
+
+    Only the columns that the queries name are there.
+    """
+    stream, functions = data.stream, data.catalog.functions
+    needed = {column.name for query in queries for tree in query.expressions() for column in columns_in(tree)}
+    columns = {(stream.name, name): rows[name].combine_chunks() for name in rows.column_names if name in needed}
+    plain = Evaluation(columns, rows.num_rows, functions, stream.zone)
+    known: dict[Expression, pa.Array] = {}
+    for join in distinct_joins(queries):
+        table = table_of(join, data.tables)
+        places = look_up(join, table, [plain.evaluate(key.expression).values for key in join.keys])
+        known[matched(join)] = pa.array(places >= 0)
+        taken = pa.array(places, mask=places < 0)
+        identity = join_identity(join)
+        beside = [name for name in table.column_names if name in needed]
+        columns |= {(identity, name): table[name].combine_chunks().take(taken) for name in beside}
+    return Evaluation(columns, rows.num_rows, functions, stream.zone, known)
+
+
+def distinct_joins(queries: Iterable[Query]) -> Iterator[Join]:
+    seen = {join_identity(join): join for query in queries for join in query.joins}
+    yield from seen.values()
+
+
+def table_of(join: Join, tables: Mapping[str, pa.Table]) -> pa.Table:
+    if join.table not in tables:
+        raise DataError("missing-table", f"there is no data for table {join.table}")
+    return tables[join.table]
+
+
+def look_up(join: Join, table: pa.Table, keys: Sequence[pa.Array]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    names = [key.column for key in join.keys]
+    try:
+        return partners(keys, [table[name].combine_chunks() for name in names])
+    except DuplicateKeyError as problem:
+        row = {name: table[name][problem.rows[0]].as_py() for name in names}
+        shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
+        raise DataError("duplicate-key", f"table {join.table} has two rows with {shown}") from None
