@@ -24,9 +24,10 @@ from headrace.planner.leaves import (
     split_by_window,
 )
 from headrace.planner.nodes import Node, union
-from headrace.planner.plan import STREAM, Answer, Plan, PlannedNode
+from headrace.planner.plan import STREAM, Plan
+from headrace.planner.pricing import Draft, priced
 from headrace.planner.search import Effort, Graph, search, topological
-from headrace.planner.steiner import Costs, improve
+from headrace.planner.steiner import Costs, Tree, improve
 
 Split = Callable[[Leaf], tuple[Leaf, ...]]
 
@@ -35,28 +36,20 @@ def make_plan(demands: Mapping[str, Demand], cost: Cost, effort: Effort | None =
     """The cheapest plan found. Equal queries, samples and seeds give equal plans."""
     leaves = leaves_of(demands)
     ways = dict.fromkeys([leaves, split(leaves, split_by_partial), split(leaves, split_by_window)])
-    coding = cost.coding(demands.values())
-    alone = sum(cost_alone(name, asked, cost) for name, asked in demands.items())
-    plans = [plan_of(way, cost, coding, alone, effort) for way in ways]
-    return min(plans, key=lambda plan: plan.cost_ns)
+    drafts = [draft_of(way, cost, effort) for way in ways]
+    return priced(min(drafts, key=lambda draft: draft.cost_ns), demands, cost)
 
 
 def split(leaves: Iterable[Leaf], how: Split) -> tuple[Leaf, ...]:
     return tuple(part for leaf in leaves for part in how(leaf))
 
 
-def cost_alone(name: str, asked: Demand, cost: Cost) -> float:
-    """What the query would cost if it ran by itself."""
-    (leaf,) = leaves_of({name: asked})
-    return cost.coding([asked]) + cost.arc(None, leaf.node) + cost.ship(leaf.node) + cost.close(leaf.node, leaf)
-
-
-def plan_of(leaves: Sequence[Leaf], cost: Cost, coding_ns: float, alone_ns: float, effort: Effort | None) -> Plan:
+def draft_of(leaves: Sequence[Leaf], cost: Cost, effort: Effort | None) -> Draft:
     shapes = shapes_of(leaves)
     tree = search([shape.node for shape in shapes], cost.arc, effort)
     graph = Graph([leaf.node for leaf in leaves], cost.arc)
     candidates = [*tree.nodes, *(part for shape in shapes for part in parts_of(shape, cost)), *covering(leaves, graph)]
-    return chosen_plan(leaves, list(dict.fromkeys(candidates)), graph, cost, coding_ns, alone_ns)
+    return chosen(leaves, list(dict.fromkeys(candidates)), graph, cost)
 
 
 def parts_of(shape: Shape, cost: Cost) -> list[Node]:
@@ -86,9 +79,7 @@ def covering(leaves: Sequence[Leaf], graph: Graph) -> list[Node]:
     return [graph.nodes[place] for place in places if any(graph.covers(place, other) for other in places)]
 
 
-def chosen_plan(
-    leaves: Sequence[Leaf], candidates: Sequence[Node], graph: Graph, cost: Cost, coding_ns: float, alone_ns: float
-) -> Plan:
+def chosen(leaves: Sequence[Leaf], candidates: Sequence[Node], graph: Graph, cost: Cost) -> Draft:
     """Places in the matrix: the stream, the candidates, the candidates shipped, the answers."""
     count, first_answer = len(candidates), 1 + 2 * len(candidates)
     matrix = np.full((first_answer + len(leaves),) * 2, np.inf)
@@ -98,11 +89,9 @@ def chosen_plan(
     for answer, leaf in enumerate(leaves, start=first_answer):
         answer_arcs(matrix[:, answer], leaf, candidates, graph, cost)
     terminals = range(first_answer, len(matrix))
-    nothing = np.zeros(len(matrix), dtype=np.bool_)
-    all_computed = np.arange(len(matrix)) <= count
-    trees = [improve(matrix, 0, terminals, start) for start in (nothing, all_computed)]
-    best = min(trees, key=lambda tree: tree.cost)
-    return read_plan(best.parent.tolist(), matrix, leaves, candidates, cost, coding_ns, alone_ns)
+    starts = np.zeros(len(matrix), dtype=np.bool_), np.arange(len(matrix)) <= count
+    best = min((improve(matrix, 0, terminals, start) for start in starts), key=lambda tree: tree.cost)
+    return read_draft(best, leaves, candidates)
 
 
 def answer_arcs(arcs: Costs, leaf: Leaf, candidates: Sequence[Node], graph: Graph, cost: Cost) -> None:
@@ -112,51 +101,29 @@ def answer_arcs(arcs: Costs, leaf: Leaf, candidates: Sequence[Node], graph: Grap
     arcs[0] = graph.arc(STREAM, own) + by_itself
     for place, node in enumerate(candidates, start=1):
         other = graph.place(node)
-        if other != own and not graph.covers(other, own):
-            continue
-        arcs[place] = by_itself + (graph.arc(other, own) if other != own else 0.0)
-        if node.groups == leaf.node.groups:
-            arcs[place + len(candidates)] = cost.close(node, leaf)
+        if other == own:
+            arcs[place] = by_itself
+        elif graph.covers(other, own):
+            arcs[place] = graph.arc(other, own) + by_itself
+            if node.groups == leaf.node.groups:
+                arcs[place + len(candidates)] = cost.close(node, leaf)
 
 
-def read_plan(
-    parents: Sequence[int],
-    matrix: Costs,
-    leaves: Sequence[Leaf],
-    candidates: Sequence[Node],
-    cost: Cost,
-    coding_ns: float,
-    alone_ns: float,
-) -> Plan:
-    """From a tree over the places of the matrix to a plan."""
+def read_draft(tree: Tree, leaves: Sequence[Leaf], candidates: Sequence[Node]) -> Draft:
+    """From a tree over the places of the matrix to the nodes to compute and to ship."""
     count, first_answer = len(candidates), 1 + 2 * len(candidates)
-    nodes: list[PlannedNode] = []
-    planned: dict[int, int] = {0: STREAM}
-    shipping: dict[int, float] = {}
-
-    def add(node: Node, parent: int, cost_ns: float) -> int:
-        nodes.append(PlannedNode(node, parent, cost.sample.rows(node), cost_ns))
-        return len(nodes) - 1
-
-    for place in topological(parents):
-        if place <= count:
-            planned[place] = add(candidates[place - 1], planned[parents[place]], matrix[parents[place], place])
-        elif place < first_answer:
-            planned[place] = planned[place - count]
-            shipping[planned[place]] = matrix[place - count, place]
+    parents = tree.parent.tolist()
+    computed = [place for place in topological(parents) if place <= count]
+    new_place = {0: STREAM} | {place: new for new, place in enumerate(computed)}
+    nodes = [candidates[place - 1] for place in computed]
+    above = [new_place[parents[place]] for place in computed]
     answers = []
     for place, leaf in enumerate(leaves, start=first_answer):
-        parent = parents[place]
-        shipped = planned[parent]
-        close = cost.close(nodes[shipped].node, leaf) if parent > count else cost.close(leaf.node, leaf)
-        if parent <= count:
-            computed = 0.0 if shipped != STREAM and nodes[shipped].node == leaf.node else None
-            shipped = shipped if computed is not None else add(leaf.node, shipped, matrix[parent, place] - close)
-            if computed is not None:
-                shipping[shipped] = cost.ship(leaf.node)
-        answers.append(Answer(leaf, shipped, close))
-    whole = [
-        PlannedNode(each.node, each.parent, each.rows, each.cost_ns + shipping.get(place, 0.0))
-        for place, each in enumerate(nodes)
-    ]
-    return Plan(tuple(whole), tuple(answers), coding_ns, alone_ns)
+        source = parents[place]
+        shipped = new_place[source - count if source > count else source]
+        if source <= count and (shipped == STREAM or nodes[shipped] != leaf.node):
+            nodes.append(leaf.node)
+            above.append(shipped)
+            shipped = len(nodes) - 1
+        answers.append((leaf, shipped))
+    return Draft(tuple(nodes), tuple(above), tuple(answers), tree.cost)

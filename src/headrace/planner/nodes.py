@@ -64,7 +64,10 @@ def union(nodes: Sequence[Node]) -> Node:
         keep = frozenset((EVERYTHING,))
     groups = frozenset(tree for node in nodes for tree in node.groups)
     wanted = [node.dimensions for node in nodes]
-    wanted += [predicate.dimensions for node in nodes if node.keep != keep for predicate in node.keep]
+    # a node of several predicates tells them apart already
+    wanted += [
+        predicate.dimensions for node in nodes if node.keep != keep and len(node.keep) == 1 for predicate in node.keep
+    ]
     dimensions = [each for each in union_dimensions(wanted) if not is_function_of(each.expression, groups)]
     return Node(
         boundaries=compose(part for node in nodes for part in node.boundaries),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,29 +35,26 @@ class Answer:
 
 @dataclass(frozen=True)
 class Plan:
-    """`nodes` are parents first; every node that answers a leaf is shipped, and no other."""
+    """`nodes` are parents first; every node that answers a leaf is shipped, and no other.
+
+    Costs are per task and batch. `alone_ns` is what each query would cost by itself.
+    """
 
     nodes: tuple[PlannedNode, ...]
     answers: tuple[Answer, ...]
+    demands: Mapping[str, Demand]
     coding_ns: float
-    alone_ns: float
+    alone_ns: Mapping[str, float]
 
     @cached_property
     def shipped(self) -> frozenset[int]:
         return frozenset(answer.place for answer in self.answers)
 
-    @property
+    @cached_property
     def cost_ns(self) -> float:
-        """All of it, per task and batch."""
-        return self.coding_ns + self.tree_ns
-
-    @property
-    def tree_ns(self) -> float:
-        return sum(each.cost_ns for each in self.nodes) + sum(each.cost_ns for each in self.answers)
-
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(ask.query for answer in self.answers for ask in answer.leaf.asks))
+        """Of coding the rows, of the tree, and of closing windows."""
+        tree, closing = (sum(each.cost_ns for each in parts) for parts in (self.nodes, self.answers))
+        return self.coding_ns + tree + closing
 
     def children(self, place: int) -> Iterator[int]:
         return (other for other, each in enumerate(self.nodes) if each.parent == place)
