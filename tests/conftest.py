@@ -1,4 +1,4 @@
-"""Hypothesis profiles, the Spark session all tests share, and the marker of the tests that use it."""
+"""Hypothesis profiles, golden files, the Spark session all tests share, and the marker of the tests that use it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write what golden tests find into their files")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,7 +15,6 @@ from headrace.bench.analysis import drawn_windows
 from headrace.bench.counts import (
     PAPER,
     SCHEMES,
-    SECOND_US,
     Counts,
     Subject,
     fragments_forwarded,
@@ -28,6 +27,7 @@ from headrace.bench.counts import (
     unshared_tumbling,
 )
 from headrace.expressions.evaluation import Evaluation
+from headrace.model.time import SECOND_US
 from headrace.model.windows import AnyWindow, Interval, SlicedWindow, Window
 from headrace.planner.statistics import Sample
 from headrace.sql import parse_script

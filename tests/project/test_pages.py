@@ -39,14 +39,37 @@ def commands_and_output(block: str) -> tuple[str, str]:
 
 def test_the_first_screen_prints_what_it_shows(tmp_path: Path) -> None:
     (block,) = blocks(ROOT / "README.md", "console")
+    assert len(commands_and_output(block)[0].splitlines()) <= 15
+    check_console(block, tmp_path)
+
+
+def test_the_page_on_explain_prints_what_it_shows(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    page = ROOT / "docs" / "explain.md"
+    for block in blocks(page, "console"):
+        if request.config.getoption("--update-golden"):
+            update_console(page, block, tmp_path)
+        else:
+            check_console(block, tmp_path)
+
+
+def check_console(block: str, folder: Path) -> None:
     commands, expected = commands_and_output(block)
-    assert len(commands.splitlines()) <= 15
+    shown = [line.rstrip() for line in printed(commands, folder).splitlines() if line.strip()]
+    assert shown == [line.rstrip() for line in expected.splitlines() if line.strip()]
+
+
+def update_console(page: Path, block: str, folder: Path) -> None:
+    commands, expected = commands_and_output(block)
+    changed = block.removesuffix(f"{expected}\n") + printed(commands, folder).rstrip("\n") + "\n"
+    page.write_text(page.read_text().replace(block, changed))
+
+
+def printed(commands: str, folder: Path) -> str:
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     run = subprocess.run(
-        ["bash", "-ec", commands], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        ["bash", "-ec", commands], cwd=folder, env=environment, capture_output=True, text=True, check=True
     )
-    shown = [line.rstrip() for line in run.stdout.splitlines() if line.strip()]
-    assert shown == [line.rstrip() for line in expected.splitlines() if line.strip()]
+    return run.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 from hypothesis import given
@@ -101,6 +101,22 @@ def test_no_composition_has_fewer_slices_than_the_paired_one(sizes: list[tuple[i
         bound for window in chosen for instance in window.ending_between(0, 60) for bound in instance if 0 < bound <= 24
     }
     assert least == needed
+
+
+@given(st.integers(2, 5), st.lists(st.integers(1, 12), min_size=1, max_size=3))
+def test_no_composition_of_sliced_windows_has_fewer_slices(slide_us: int, ranges_us: list[int]) -> None:
+    """OTF theorem 1 to the letter: all sliced windows of each window, composed in all ways."""
+    chosen = [Window(range_us, slide_us) for range_us in ranges_us]
+    fewest = len(boundaries_between(compose(paired(window) for window in chosen), 0, slide_us))
+    cuts = [frozenset(cut) for size in range(slide_us + 1) for cut in combinations(range(slide_us), size)]
+    sliced = [[cut for cut in cuts if can_be_put_together(window, cut)] for window in chosen]
+    assert min(len(frozenset().union(*ways)) for ways in product(*sliced)) == fewest
+
+
+def can_be_put_together(window: Window, cuts: frozenset[int]) -> bool:
+    """Every instance begins and ends at a cut; cuts repeat with each slide."""
+    instances = window.ending_between(0, 2 * window.slide_us)
+    return all(bound % window.slide_us in cuts for instance in instances for bound in instance)
 
 
 # Hopping, range 2, slide 5:  [3, 5) [8, 10) are instances; [0, 3) and [5, 8) belong to none

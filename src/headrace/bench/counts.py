@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.model.query import Query
+from headrace.model.time import SECOND_US
 from headrace.model.windows import AnyWindow, Interval, Window
 from headrace.planner.leaves import demand
 from headrace.planner.statistics import Sample
@@ -23,8 +24,6 @@ from headrace.windows import Boundaries, boundaries_between, compose, paired, pa
 
 Slicing = Callable[[AnyWindow], Boundaries]
 Times = npt.NDArray[np.int64]
-
-SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

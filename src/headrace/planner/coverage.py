@@ -10,6 +10,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from headrace.model.expressions import Expression
 from headrace.planner.nodes import EVERYTHING, Node, is_function_of
 from headrace.predicates import Dimension, Kind, Predicate, implies
@@ -22,9 +24,6 @@ class Progression:
 
     period_us: int
     residue_us: int
-
-    def contains(self, other: Progression) -> bool:
-        return other.period_us % self.period_us == 0 and other.residue_us % self.period_us == self.residue_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,9 @@ class Coverage:
         for part, bit in self.bits.items():
             if isinstance(part, Mark):
                 self.marks[part.expression] = self.marks.get(part.expression, 0) | bit
+        self.progressions = [part for part in self.bits if isinstance(part, Progression)]
+        self.periods_us = np.array([each.period_us for each in self.progressions], dtype=np.int64)
+        self.residues_us = np.array([each.residue_us for each in self.progressions], dtype=np.int64)
         self.from_times: dict[Progression, int] = {}
         self.from_dimensions: dict[tuple[Dimension, ...], int] = {}
         self.from_cuts: dict[Dimension, int] = {}
@@ -99,9 +101,9 @@ class Coverage:
     def told_by_time(self, progression: Progression) -> int:
         """The progressions that run inside this one."""
         if progression not in self.from_times:
-            self.from_times[progression] = self.mask(
-                part for part in self.bits if isinstance(part, Progression) and progression.contains(part)
-            )
+            multiples = self.periods_us % progression.period_us == 0
+            inside = multiples & (self.residues_us % progression.period_us == progression.residue_us)
+            self.from_times[progression] = self.mask(self.progressions[place] for place in np.flatnonzero(inside))
         return self.from_times[progression]
 
     def told_by_groups(self, groups: frozenset[Expression]) -> int:

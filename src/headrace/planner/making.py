@@ -28,6 +28,7 @@ from headrace.planner.plan import STREAM, Plan
 from headrace.planner.pricing import Draft, priced
 from headrace.planner.search import Effort, Graph, search, topological
 from headrace.planner.steiner import Costs, Tree, improve
+from headrace.predicates import Predicate
 
 Split = Callable[[Leaf], tuple[Leaf, ...]]
 
@@ -74,9 +75,17 @@ def halves(leaves: Sequence[Leaf]) -> tuple[Sequence[Leaf], ...]:
 
 
 def covering(leaves: Sequence[Leaf], graph: Graph) -> list[Node]:
-    """Leaves that others could be computed from."""
-    places = [graph.place(leaf.node) for leaf in leaves]
-    return [graph.nodes[place] for place in places if any(graph.covers(place, other) for other in places)]
+    """Leaves that others could be computed from. One without groups can't tell the rows of other predicates apart."""
+    same_rows: dict[frozenset[Predicate], list[int]] = {}
+    for leaf in leaves:
+        same_rows.setdefault(leaf.node.keep, []).append(graph.place(leaf.node))
+    everything = [place for places in same_rows.values() for place in places]
+    found = []
+    for leaf in leaves:
+        others = everything if leaf.node.groups else same_rows[leaf.node.keep]
+        if any(graph.covers(graph.place(leaf.node), other) for other in others):
+            found.append(leaf.node)
+    return found
 
 
 def chosen(leaves: Sequence[Leaf], candidates: Sequence[Node], graph: Graph, cost: Cost) -> Draft:

@@ -9,6 +9,7 @@ from functools import cached_property
 from headrace.aggregates.partials import Partial
 from headrace.planner.leaves import Ask, Demand, Leaf, make_leaf
 from headrace.planner.nodes import Node
+from headrace.predicates import Predicate
 
 STREAM = -1
 """The parent of nodes that are computed from the rows themselves."""
@@ -68,9 +69,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where some partials of a query come from: the shipped node `place`, in the cells where its predicate holds."""
+    """Where some partials of a query come from: the shipped node `place`, in the cells where the predicate holds."""
 
     place: int
+    predicate: Predicate
     partials: frozenset[Partial]
 
 
@@ -83,7 +85,7 @@ def route(plan: Plan, demand: Demand) -> tuple[Route, ...] | None:
     for place in by_rows(plan, demand):
         found = missing & plan.nodes[place].node.partials
         if found and plan.nodes[place].node.covers(wanted(demand, found)):
-            routes.append(Route(place, found))
+            routes.append(Route(place, demand.predicate, found))
             missing -= found
         if not missing:
             return tuple(routes)

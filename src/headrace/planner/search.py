@@ -16,8 +16,6 @@ ArcCost = Callable[[Node | None, Node], float]
 """The cost of computing a node from its parent; the parent None is the stream."""
 
 STREAM = -1
-ALL_UNIONS_UP_TO = 6
-"""With so few leaves every union is tried; beyond, unions are drawn at random."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,15 @@ class SharedTree:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to search: rounds, unions drawn in each, and the seed that makes it repeatable."""
+    """How long to search: rounds, unions drawn in each, and the seed that makes it repeatable.
 
-    rounds: int = 6
+    Of so few leaves as `all_unions_up_to` every union is tried, once; of more, unions are drawn at random.
+    """
+
+    rounds: int = 8
     unions: int = 24
     seed: int = 0
+    all_unions_up_to: int = 6
 
 
 class Graph:
@@ -85,22 +87,50 @@ class Graph:
 
 def search(leaves: Sequence[Node], cost: ArcCost, effort: Effort | None = None) -> SharedTree:
     """A tree from the stream to all leaves, never dearer than computing each leaf from the stream."""
-    chosen_effort = effort or Effort()
-    rng = np.random.default_rng(chosen_effort.seed)
+    limits = effort or Effort()
     terminals = list(dict.fromkeys(leaves))
     graph = Graph(terminals, cost)
     best = shared(terminals, len(terminals), graph)
-    kept = natural_unions(terminals)
-    for _ in range(chosen_effort.rounds if len(terminals) > 1 else 0):
-        drawn = draw_unions(terminals, chosen_effort.unions, rng)
-        candidates = [*kept, *drawn, *mixed(drawn, kept + terminals, graph)]
-        tree = shared(list(dict.fromkeys([*terminals, *candidates])), len(terminals), graph)
-        if tree.cost < best.cost:
-            best = tree
-        kept = [node for node in best.nodes if node not in set(terminals)]
-        if len(terminals) <= ALL_UNIONS_UP_TO:
-            break
+    if len(terminals) <= limits.all_unions_up_to:
+        return best_with(all_unions(terminals), best, terminals, graph)
+    rng = np.random.default_rng(limits.seed)
+    best = best_with(natural_unions(terminals), best, terminals, graph)
+    for _ in range(limits.rounds):
+        drawn = [*random_unions(terminals, limits.unions // 2, rng), *sibling_unions(best, limits.unions, rng)]
+        best = best_with(drawn, best, terminals, graph)
     return best
+
+
+def best_with(drawn: Sequence[Node], best: SharedTree, terminals: Sequence[Node], graph: Graph) -> SharedTree:
+    """The better of a tree and the tree found over its nodes and those drawn [NFC algorithm 1]."""
+    kept = [node for node in best.nodes if node not in set(terminals)]
+    candidates = [*terminals, *kept, *drawn, *mixed(drawn, [*kept, *terminals], graph)]
+    tree = shared(list(dict.fromkeys(candidates)), len(terminals), graph)
+    return min(best, tree, key=lambda each: each.cost)
+
+
+def all_unions(terminals: Sequence[Node]) -> list[Node]:
+    sizes = range(2, len(terminals) + 1)
+    return [union(members) for size in sizes for members in combinations(terminals, size)]
+
+
+def random_unions(terminals: Sequence[Node], count: int, rng: np.random.Generator) -> list[Node]:
+    """Of leaves picked at random, as many as a random number says [NFC algorithm 1]."""
+    drawn = []
+    for _ in range(count):
+        size = int(rng.integers(2, len(terminals) + 1))
+        drawn.append(union([terminals[place] for place in rng.choice(len(terminals), size, replace=False)]))
+    return drawn
+
+
+def sibling_unions(tree: SharedTree, count: int, rng: np.random.Generator) -> list[Node]:
+    """Of two nodes that are computed from the same parent: a node between them and it."""
+    siblings: dict[int, list[Node]] = {}
+    for node, parent in zip(tree.nodes, tree.parents, strict=True):
+        siblings.setdefault(parent, []).append(node)
+    pairs = [pair for members in siblings.values() for pair in combinations(members, 2)]
+    places = rng.permutation(len(pairs))[:count]
+    return [union(pairs[place]) for place in places]
 
 
 def natural_unions(terminals: Sequence[Node]) -> list[Node]:
@@ -115,17 +145,6 @@ def natural_unions(terminals: Sequence[Node]) -> list[Node]:
         for trait in dict.fromkeys([None, *traits]):
             alike.setdefault(trait, []).append(node)
     return list(dict.fromkeys(union(members) for members in alike.values() if len(members) > 1))
-
-
-def draw_unions(terminals: Sequence[Node], count: int, rng: np.random.Generator) -> list[Node]:
-    if len(terminals) <= ALL_UNIONS_UP_TO:
-        sizes = range(2, len(terminals) + 1)
-        return [union(members) for size in sizes for members in combinations(terminals, size)]
-    drawn = []
-    for _ in range(count):
-        size = int(rng.integers(2, len(terminals) + 1))
-        drawn.append(union([terminals[place] for place in rng.choice(len(terminals), size, replace=False)]))
-    return drawn
 
 
 def mixed(drawn: Sequence[Node], others: Sequence[Node], graph: Graph) -> list[Node]:

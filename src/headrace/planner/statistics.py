@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.expressions.evaluation import Evaluation
 from headrace.model.expressions import Expression
+from headrace.model.time import SECOND_US
 from headrace.planner.nodes import EVERYTHING, Node, is_matched
 from headrace.predicates import Dimension, Predicate
 from headrace.windows import Boundaries, boundaries_between
@@ -60,9 +61,8 @@ def equal_rarity_estimate(seen: float, once: float, twice: float, growth: float)
     if twice == 0 or once == 0:
         return seen + once * (growth - 1.0)
     expected = 2.0 * twice / once
-    rare = once * math.exp(expected) / expected
-    others = max(0.0, seen - rare * -math.expm1(-expected))
-    return max(seen, others + rare * -math.expm1(-expected * growth))
+    unseen = once / expected  # m * exp(-x), since m * x * exp(-x) were seen once
+    return seen - unseen * math.expm1(-expected * (growth - 1.0))
 
 
 class Sample:
@@ -78,6 +78,11 @@ class Sample:
         self.known_shares: dict[frozenset[Predicate], float] = {}
         self.known_columns: dict[object, Coded] = {}
         self.known_masks: dict[Predicate | frozenset[Predicate], Mask] = {}
+
+    @property
+    def rows_per_s(self) -> float:
+        """The rate of the stream in this batch, by event time."""
+        return self.batch_rows * SECOND_US / max(1, self.last_us - self.first_us)
 
     def take(self, rows: npt.NDArray[np.intp]) -> Sample:
         """The sample of these rows alone."""

@@ -99,10 +99,11 @@ def improve(cost: Costs, root: int, terminals: Sequence[int], chosen: Mask) -> T
     needed[[root, *terminals]] = True
     arcs = cost.copy()
     np.fill_diagonal(arcs, np.inf)
+    sources = np.flatnonzero(np.isfinite(arcs).any(axis=1))
     chosen = chosen | needed
     least = TINY * len(arcs) * largest(arcs)
     while True:
-        gain = gains(arcs, root, chosen)
+        gain = gains(arcs[sources], sources, root, chosen)
         gain[needed] = -np.inf
         best = int(gain.argmax())
         if not gain[best] > least:
@@ -110,18 +111,21 @@ def improve(cost: Costs, root: int, terminals: Sequence[int], chosen: Mask) -> T
         chosen[best] = not chosen[best]
 
 
-def gains(arcs: Costs, root: int, chosen: Mask) -> Costs:
-    """How much cheaper the tree gets when one node joins or leaves the chosen ones, for every node."""
-    parents = np.where(chosen[:, None], arcs, np.inf)
+def gains(arcs: Costs, sources: npt.NDArray[np.intp], root: int, chosen: Mask) -> Costs:
+    """How much cheaper the tree gets when one node joins or leaves the chosen ones, for every node.
+
+    `arcs` are those from `sources`, the nodes that cover some other.
+    """
+    places = np.arange(len(chosen))
+    parents = np.where(chosen[sources, None], arcs, np.inf)
     first = parents.argmin(axis=0)
-    paid = parents[first, np.arange(len(arcs))]
+    paid = parents[first, places]
     children = chosen.copy()
     children[root] = False
-    saved = np.maximum(paid[children] - arcs[:, children], 0.0).sum(axis=1)
-    joining = saved - paid
-    parents[first, np.arange(len(arcs))] = np.inf
+    saved, extra = np.zeros(len(chosen)), np.zeros(len(chosen))
+    saved[sources] = np.maximum(paid[children] - arcs[:, children], 0.0).sum(axis=1)
+    parents[first, places] = np.inf
     second = parents.min(axis=0)
-    extra = np.zeros(len(arcs))
-    np.add.at(extra, first[children], second[children] - paid[children])
+    np.add.at(extra, sources[first[children]], second[children] - paid[children])
     leaving = np.where(children, paid, 0.0) - extra
-    return np.where(chosen, leaving, joining)
+    return np.where(chosen, leaving, saved - paid)

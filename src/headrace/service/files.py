@@ -57,6 +57,15 @@ def write_json(table: pa.Table, path: Path) -> None:
             file.write(json.dumps(row, ensure_ascii=False, default=json_value) + "\n")
 
 
+def write_json_document(document: object, path: Path) -> None:
+    """One JSON document for people and programs."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    except OSError as problem:
+        raise UsageError("file", f"can't write {path}: {problem.strerror}") from None
+
+
 def json_value(value: object) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 

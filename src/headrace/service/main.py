@@ -31,6 +31,9 @@ COMMANDS: Mapping[str, Entry] = {
     "data": Entry("headrace.service.data:data", "Generate the papers' streams."),
     "workload": Entry("headrace.service.workload:workload", "Generate the papers' sets of queries."),
     "eval": Entry("headrace.service.eval:evaluate", "Answer queries over files, without Spark."),
+    "explain": Entry("headrace.service.explain:explain", "Show the shared plan of queries, and what it costs."),
+    "calibrate": Entry("headrace.service.calibrate:calibrate_command", "Measure the planner's cost constants."),
+    "bench": Entry("headrace.service.bench:bench", "Measure plans against the papers and the best."),
     "demo": Entry("headrace.service.demo:demo", "See many queries answered over one stream."),
     "doctor": Entry("headrace.service.doctor:doctor", "Check this machine for what Headrace needs."),
 }

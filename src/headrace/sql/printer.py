@@ -30,6 +30,11 @@ def digest(query: Query) -> str:
 
 
 def format_query(query: Query) -> str:
+    return " ".join(format_clauses(query))
+
+
+def format_clauses(query: Query) -> list[str]:
+    """SELECT, FROM, each JOIN, and what else there is, one by one."""
     text = ExpressionPrinter(qualified=bool(query.joins)).text
     result_text = ExpressionPrinter(qualified=bool(query.joins), hidden=hidden_names(query)).text
     parts = [
@@ -47,7 +52,7 @@ def format_query(query: Query) -> str:
         parts.append("ORDER BY " + ", ".join(format_order(order, result_text) for order in query.order_by))
     if query.limit is not None:
         parts.append(f"LIMIT {query.limit}")
-    return " ".join(parts)
+    return parts
 
 
 def hidden_names(query: Query) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from headrace.windows.boundaries import Boundaries, boundaries_between, compose, paired, paned, slice_vector
 from headrace.windows.heap import BoundaryHeap
+from headrace.windows.pace import slices_per_hour
 from headrace.windows.slices import covered, horizon, inside, slices_between
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "paned",
     "slice_vector",
     "slices_between",
+    "slices_per_hour",
 ]

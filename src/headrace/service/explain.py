@@ -1,0 +1,189 @@
+"""`headrace explain`: the shared plan of a set of queries, what it costs, and who shares what with whom."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import rich_click as click
+
+from headrace.model.errors import UsageError, nearest
+from headrace.model.query import Query
+from headrace.model.schema import Stream
+from headrace.planner.changing import add_query
+from headrace.planner.cost import Constants, Cost
+from headrace.planner.explain import PlanDescription, explain_addition
+from headrace.planner.explain import explain as describe
+from headrace.planner.leaves import demand
+from headrace.planner.making import make_plan
+from headrace.planner.sampling import Data, draw
+from headrace.planner.search import Effort
+from headrace.planner.telling import text
+from headrace.service.drawing import draw_plan
+from headrace.service.eval import choose, load
+from headrace.service.files import read_relation
+from headrace.service.scripts import read_functions, read_text
+from headrace.sql import Script, parse_query
+
+NARROW, WIDE = 80, 100
+"""Columns of the text: as wide as the terminal within these bounds, and narrow where there is none."""
+
+
+Part = tuple[Stream, Mapping[str, Query], Query | None]
+"""A stream, its queries, and the query to be added to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a plan depends on beside queries and data."""
+
+    batch_rows: int
+    seed: int
+    constants: Constants
+
+
+@click.command()
+@click.argument("queries")
+@click.option(
+    "--data",
+    "folder",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder with <stream>/*.parquet, as headrace data makes it; a plan depends on what the data are like.",
+)
+@click.option("--functions", metavar="FILE.py", help="Python file with the user functions that the queries call.")
+@click.option(
+    "--batch-rows",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="How many rows a task has in one batch.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Another seed, another sample and search."
+)
+@click.option(
+    "--query", "names", multiple=True, metavar="NAME", help="Show this query's way; may be given several times."
+)
+@click.option("--add", "addition", metavar="'SELECT ...'", help="Tell what this query would cost in the plan.")
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plan into this file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the description as JSON.")
+@click.option("--constants", metavar="FILE", help="JSON file with the costs of this machine, all of them.")
+def explain(
+    queries: str,
+    folder: Path,
+    functions: str | None,
+    batch_rows: int,
+    seed: int,
+    names: tuple[str, ...],
+    addition: str | None,
+    svg: Path | None,
+    as_json: bool,
+    constants: str | None,
+) -> None:
+    """Show the plan that the QUERIES (a script; '-' is standard input) share, and what it would cost.
+
+    The plan is a tree of nodes. A node holds partial aggregates for slices of time, cells of predicates and groups; it
+    is computed from the stream or from another node, and serves all queries below it. Nothing is run: rows and costs
+    are predicted from a sample of the data.
+
+    \b
+    Try it:
+      headrace data trades --rows 20000 --out /tmp/trades
+      headrace workload otf-low --queries 24 > /tmp/queries.sql
+      headrace explain /tmp/queries.sql --data /tmp/trades --svg /tmp/plan.svg
+      headrace explain /tmp/queries.sql --data /tmp/trades --query otf_low_002
+    """
+    setting = Setting(batch_rows, seed, read_constants(constants))
+    script = load(queries, folder, read_functions(functions))
+    chosen = [named.name for named in choose(script, names)] if names else []
+    added = None if addition is None else parse_query(addition, script.catalog)
+    descriptions = [describe_stream(script, *part, folder, setting) for part in by_stream(script, added)]
+    if svg is not None:
+        write_drawings(descriptions, svg)
+    if as_json:
+        click.echo(json.dumps({"streams": descriptions}, ensure_ascii=False, indent=2))
+    else:
+        shown = [each for each in descriptions if not names or {query["name"] for query in each["queries"]} & {*chosen}]
+        click.echo("\n".join(text(each, chosen, columns()) for each in shown), nl=False)
+
+
+def columns() -> int:
+    if not sys.stdout.isatty():
+        return NARROW
+    return min(max(shutil.get_terminal_size().columns, NARROW), WIDE)
+
+
+def read_constants(path: str | None) -> Constants:
+    """The constants of a JSON object that has all of them and nothing else."""
+    if path is None:
+        return Constants()
+    try:
+        found = json.loads(read_text(path))
+    except json.JSONDecodeError as problem:
+        raise UsageError("constants", f"{path} is not JSON", detail=str(problem)) from None
+    known = [field.name for field in fields(Constants)]
+    if not isinstance(found, dict):
+        raise UsageError("constants", f"{path} is not a JSON object", hint=f"its keys are {', '.join(known)}")
+    for key, value in found.items():
+        if key not in known:
+            raise UsageError("constants", f"{path} has an unknown key '{key}'", hint=nearest(key, known))
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            raise UsageError("constants", f"{path}: '{key}' is {value!r}, not a number of nanoseconds")
+    missing = [key for key in known if key not in found]
+    if missing:
+        raise UsageError("constants", f"{path} lacks {', '.join(missing)}")
+    return Constants(**{key: float(value) for key, value in found.items()})
+
+
+def by_stream(script: Script, added: Query | None) -> list[Part]:
+    """The streams that queries read, with their queries and the one to be added, if it reads the stream too."""
+    parts: list[Part] = []
+    for stream in script.catalog.streams:
+        queries = {named.name: named.query for named in script.queries if named.query.stream == stream.name}
+        if queries:
+            parts.append((stream, queries, added if added is not None and added.stream == stream.name else None))
+    if added is not None and not any(part[2] for part in parts):
+        raise UsageError(
+            "no-queries", f"no query of the script reads {added.stream}, so there is no plan to add this one to"
+        )
+    return parts
+
+
+def describe_stream(
+    script: Script, stream: Stream, queries: Mapping[str, Query], added: Query | None, folder: Path, setting: Setting
+) -> PlanDescription:
+    everything = [*queries.values(), *([] if added is None else [added])]
+    needed = {join.table for query in everything for join in query.joins}
+    tables = {table.name: read_relation(folder, table) for table in script.catalog.tables if table.name in needed}
+    data = Data(script.catalog, stream, read_relation(folder, stream), tables)
+    cost = Cost(draw(data, everything, setting.batch_rows, seed=setting.seed), setting.constants)
+    plan = make_plan({name: demand(query) for name, query in queries.items()}, cost, Effort(seed=setting.seed))
+    description = describe(plan, queries, cost)
+    if added is not None:
+        name = free_name(queries)
+        after = add_query(plan, name, demand(added), cost)
+        description["added"] = explain_addition(plan, after, name, {**queries, name: added}, cost)
+    return description
+
+
+def free_name(queries: Mapping[str, Query]) -> str:
+    name = "added"
+    while name in queries:
+        name += "_"
+    return name
+
+
+def write_drawings(descriptions: list[PlanDescription], path: Path) -> None:
+    """One file, or one for each stream with a number in its name."""
+    for number, description in enumerate(descriptions, start=1):
+        target = path if len(descriptions) == 1 else path.with_stem(f"{path.stem}-{number}")
+        try:
+            target.write_text(draw_plan(description), encoding="utf-8")
+        except OSError as problem:
+            raise UsageError("file", f"can't write {target}: {problem.strerror}") from None
+        click.echo(f"the plan of {description['stream']} is drawn in {target}", err=True)

@@ -1,0 +1,71 @@
+"""The benchmark commands at a small size: their keys and what must hold at any size, never their times."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from headrace.planner.cost import Constants
+from tests.service.running import CommandLine
+
+
+def figures(path: Path) -> dict[str, float]:
+    found: dict[str, float] = json.loads(path.read_text())
+    return found
+
+
+def test_planner(headrace: CommandLine, tmp_path: Path) -> None:
+    small = "--instances", 8, "--unshared-instances", 8, "--queries", 16, "--queries", 24, "--rows", 20_000
+    outcome = headrace("bench", "planner", *small, "--json", tmp_path / "planner.json")
+    assert outcome.status == 0, outcome.err
+    found = figures(tmp_path / "planner.json")
+    assert found["mean_ratio"] <= 1.05
+    assert found["worst_ratio"] <= 1.30
+    assert found["above_unshared"] == 0
+    assert {"plan_16_s", "plan_24_s", "gain_16", "add_one_ms", "drop_one_ms", "drawn_worst_ratio"} <= set(found)
+    assert "mean_ratio" in outcome.out
+
+
+def test_counts(headrace: CommandLine, tmp_path: Path) -> None:
+    outcome = headrace("bench", "counts", "--queries", 16, "--rows", 20_000, "--json", tmp_path / "counts.json")
+    assert outcome.status == 0, outcome.err
+    found = json.loads((tmp_path / "counts.json").read_text())
+    assert set(found) == {"otf-windows", "otf-predicates", "otf-regular", "otf-low"}
+    for workload in found.values():
+        ours = workload["counted"]["our plan"]
+        assert ours["partial"] + ours["final"] > 0
+        assert all(fewer > 0 for fewer in workload["fewer"].values())
+        assert workload["predicted_gain"] > 1
+    assert found["otf-low"]["paper"]["shared shards"] == {"partial": 1_294_064, "final": 63_984_043}
+
+
+def test_nfc(headrace: CommandLine, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    sizes = "--rows", 20_000, "--queries", 8
+    outcome = headrace("bench", "nfc", *sizes, "--plot", tmp_path / "nfc.svg", "--json", tmp_path / "nfc.json")
+    assert outcome.status == 0, outcome.err
+    found = json.loads((tmp_path / "nfc.json").read_text())
+    assert [(each["workload"], each["queries"]) for each in found][-1] == ("nfc-random", 8)
+    for each in found:
+        assert 1 <= each["factor"] == each["naive"] / each["executed"]
+        assert each["predicted_factor"] == pytest.approx(each["factor"], rel=0.05), "the sample holds all rows"
+    assert (tmp_path / "nfc.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_calibrate(headrace: CommandLine, tmp_path: Path) -> None:
+    outcome = headrace("calibrate", "--rows", 10_000, "--out", tmp_path / "constants.json")
+    assert outcome.status == 0, outcome.err
+    found = figures(tmp_path / "constants.json")
+    assert set(found) == set(asdict(Constants()))
+    assert all(value >= 0 for value in found.values())
+    assert Constants(**found).node_ns > 0
+
+
+def test_a_file_that_cannot_be_written_is_told(headrace: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    outcome = headrace("calibrate", "--rows", 10_000, "--out", tmp_path / "file" / "constants.json")
+    assert outcome.status == 1
+    assert "can't write" in outcome.err
