@@ -77,6 +77,7 @@ def chosen(script: Script, names: Container[str]) -> Iterator[tuple[str, Demand]
 
 
 def check_tree(plan: Plan) -> None:
+    assert len({each.node for each in plan.nodes}) == len(plan.nodes), "no row is in two partials of one node"
     for place, each in enumerate(plan.nodes):
         assert STREAM <= each.parent < place
         assert each.parent == STREAM or plan.nodes[each.parent].node.covers(each.node)

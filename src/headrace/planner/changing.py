@@ -53,6 +53,8 @@ def attached_to(outline: Draft, leaf: Leaf, place: int) -> Iterator[Draft]:
 
 
 def with_leaf(outline: Draft, leaf: Leaf, parent: int) -> Draft:
+    if leaf.node in outline.nodes:
+        return replace(outline, answers=(*outline.answers, (leaf, outline.nodes.index(leaf.node))))
     nodes, parents = (*outline.nodes, leaf.node), (*outline.parents, parent)
     return Draft(nodes, parents, (*outline.answers, (leaf, len(outline.nodes))))
 
@@ -64,7 +66,7 @@ def widened(outline: Draft, leaf: Leaf, cost: Cost) -> Iterator[Draft]:
         for above in path(outline, place):
             nodes[above] = union([nodes[above], leaf.node])
         wider = replace(outline, nodes=tuple(nodes))
-        if still_answered(wider):
+        if is_sound(wider):
             yield from attached_to(wider, leaf, place)
 
 
@@ -88,9 +90,10 @@ def path(outline: Draft, place: int) -> Iterator[int]:
         place = outline.parents[place]
 
 
-def still_answered(outline: Draft) -> bool:
-    """A shipped node must keep the group-by of the leaves that it answers."""
-    return all(outline.nodes[place].groups == leaf.node.groups for leaf, place in outline.answers)
+def is_sound(outline: Draft) -> bool:
+    """No node is there twice, and a shipped node has the group-by of the leaves that it answers."""
+    answered = all(outline.nodes[place].groups == leaf.node.groups for leaf, place in outline.answers)
+    return answered and len(set(outline.nodes)) == len(outline.nodes)
 
 
 def drop_query(plan: Plan, name: str, cost: Cost) -> Plan:
@@ -104,6 +107,7 @@ def drop_query(plan: Plan, name: str, cost: Cost) -> Plan:
     answers = tuple((rest, place) for leaf, place in outline.answers for rest in without(leaf, name))
     left = replace(outline, answers=answers)
     ways = [pruned(left, frozenset()), pruned(narrowed(left, touched), touched), apart(demands)]
+    ways = [way for way in ways if is_sound(way)]
     return min((priced(way, demands, cost, known) for way in ways), key=lambda each: each.cost_ns)
 
 
@@ -129,10 +133,7 @@ def narrowed(outline: Draft, touched: Set[int]) -> Draft:
     for place in reversed(range(len(nodes))):
         users = needed.get(place, [])
         if place in touched and users:
-            smaller = union(users)
-            answered = [leaf for leaf, other in outline.answers if other == place]
-            if all(smaller.groups == leaf.node.groups for leaf in answered):
-                nodes[place] = smaller
+            nodes[place] = union(users)
         if users:
             needed.setdefault(outline.parents[place], []).append(nodes[place])
     return replace(outline, nodes=tuple(nodes))

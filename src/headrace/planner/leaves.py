@@ -13,7 +13,7 @@ from headrace.model.types import BOOLEAN, STRING
 from headrace.model.windows import AnyWindow
 from headrace.planner.nodes import Node, union
 from headrace.predicates import Predicate
-from headrace.windows import compose, paired
+from headrace.windows import Boundaries, compose, paired
 
 DEAR_COMBINE = 50
 """A partial that costs so many additions to combine may be worth a way of its own through the tree."""
@@ -124,10 +124,10 @@ def shapes_of(leaves: Iterable[Leaf]) -> tuple[Shape, ...]:
 
 
 def split_by_window(leaf: Leaf) -> tuple[Leaf, ...]:
-    """One leaf per window: more to fan out, fewer slices in each."""
-    members: dict[AnyWindow, list[Ask]] = {}
+    """One leaf per set of boundaries: more to fan out, fewer slices in each."""
+    members: dict[Boundaries, list[Ask]] = {}
     for ask in leaf.asks:
-        members.setdefault(ask.window, []).append(ask)
+        members.setdefault(paired(ask.window), []).append(ask)
     return tuple(make_leaf(leaf.predicate, leaf.node.groups, asks) for asks in members.values())
 
 

@@ -124,15 +124,16 @@ def read_draft(tree: Tree, leaves: Sequence[Leaf], candidates: Sequence[Node]) -
     parents = tree.parent.tolist()
     computed = [place for place in topological(parents) if place <= count]
     new_place = {0: STREAM} | {place: new for new, place in enumerate(computed)}
-    nodes = [candidates[place - 1] for place in computed]
+    nodes = {candidates[place - 1]: new for new, place in enumerate(computed)}
     above = [new_place[parents[place]] for place in computed]
     answers = []
     for place, leaf in enumerate(leaves, start=first_answer):
         source = parents[place]
-        shipped = new_place[source - count if source > count else source]
-        if source <= count and (shipped == STREAM or nodes[shipped] != leaf.node):
-            nodes.append(leaf.node)
-            above.append(shipped)
-            shipped = len(nodes) - 1
-        answers.append((leaf, shipped))
+        if source > count:
+            answers.append((leaf, new_place[source - count]))
+            continue
+        if leaf.node not in nodes:
+            nodes[leaf.node] = len(nodes)
+            above.append(new_place[source])
+        answers.append((leaf, nodes[leaf.node]))
     return Draft(tuple(nodes), tuple(above), tuple(answers), tree.cost)

@@ -32,10 +32,10 @@ def draft(plan: Plan) -> Draft:
 
 
 def apart(demands: Mapping[str, Demand]) -> Draft:
-    """Every query from the stream by itself."""
+    """Every query from the stream by itself; what is the same is computed once."""
     leaves = [leaf for name, asked in demands.items() for leaf in leaves_of({name: asked})]
-    answers = tuple((leaf, place) for place, leaf in enumerate(leaves))
-    return Draft(tuple(leaf.node for leaf in leaves), (STREAM,) * len(leaves), answers)
+    places = {node: place for place, node in enumerate(dict.fromkeys(leaf.node for leaf in leaves))}
+    return Draft(tuple(places), (STREAM,) * len(places), tuple((leaf, places[leaf.node]) for leaf in leaves))
 
 
 def priced(outline: Draft, demands: Mapping[str, Demand], cost: Cost, alone: Mapping[str, float] | None = None) -> Plan:
