@@ -98,4 +98,4 @@ def test_demo_answers_its_four_queries(headrace: CommandLine) -> None:
     assert outcome.status == 0, outcome.err
     for name in ("large_trades", "busiest", "movers", "rate"):
         assert name in outcome.out
-    assert "reference interpreter" in outcome.out
+    assert "one shared plan" in outcome.out

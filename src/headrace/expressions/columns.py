@@ -191,3 +191,12 @@ def patched(values: pa.Array, rows: Mask, found: Evaluated) -> Evaluated:
         failed = np.zeros(len(values), np.bool_)
         failed[rows] = found.failed
     return Evaluated(pc.replace_with_mask(values, pa.array(rows), found.values), failed)
+
+
+def canonical(values: pa.Array) -> pa.Array:
+    """Equal DOUBLEs in one form: 0.0 for -0.0, and one NaN. So equal values are equal bytes."""
+    if not pa.types.is_floating(values.type):
+        return values
+    doubles = raw(values, np.float64)
+    with np.errstate(invalid="ignore"):
+        return built(np.where(np.isnan(doubles), np.nan, doubles) + 0.0, values.type, values)

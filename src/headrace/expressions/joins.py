@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.expressions.columns import canonical
+
 Positions = npt.NDArray[np.int64]
 
 NO_PARTNER = -1
@@ -41,14 +43,15 @@ def comparable(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Both as one type in which equal values are equal bytes."""
     if left.type != right.type:
         return pc.cast(left, EXACT_NUMBER), pc.cast(right, EXACT_NUMBER)
-    if pa.types.is_floating(left.type):
-        return pc.add(left, 0.0), pc.add(right, 0.0)  # -0.0 becomes 0.0
-    return left, right
+    return canonical(left), canonical(right)
 
 
 def codes(values: pa.Array, distinct: pa.Array) -> Positions:
-    indices = pc.index_in(values, value_set=distinct, skip_nulls=True)
-    return np.asarray(pc.fill_null(indices, NO_PARTNER)).astype(np.int64)
+    """The place of each value among the distinct ones, looked up once for each value that occurs."""
+    encoded = values.dictionary_encode()
+    found = pc.index_in(encoded.dictionary, value_set=distinct, skip_nulls=True)
+    places: Positions = np.append(np.asarray(pc.fill_null(found, NO_PARTNER)), NO_PARTNER).astype(np.int64)
+    return np.take(places, np.asarray(pc.fill_null(encoded.indices, len(encoded.dictionary))))
 
 
 def narrowed(keys: Positions, more: Positions, distinct: int) -> Positions:

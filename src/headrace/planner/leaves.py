@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from headrace.aggregates.partials import Partial, partials_of
@@ -30,28 +30,30 @@ class Demand:
 
 
 def demand(query: Query) -> Demand:
-    names = {query.stream: query.stream} | {join.relation: join_identity(join) for join in query.joins}
-
-    def renamed(tree: Expression) -> Expression:
-        def change(node: Expression) -> Expression:
-            return replace(node, relation=names[node.relation]) if isinstance(node, ColumnRef) else node
-
-        return normalize(transform(tree, change))
-
+    renamed = plan_terms(query)
     conditions = [matched(join) for join in query.joins if not join.outer]
     conditions += [renamed(query.where)] if query.where is not None else []
     where = normalize(Call("and", tuple(conditions), BOOLEAN)) if conditions else None
     partials = {
-        Partial(
-            partial.kind,
-            tuple(renamed(argument) for argument in partial.arguments),
-            renamed(partial.filter) if partial.filter is not None else None,
-        )
-        for aggregate in query.aggregates()
-        for partial in partials_of(aggregate)
+        in_plan_terms(partial, renamed) for aggregate in query.aggregates() for partial in partials_of(aggregate)
     }
     groups = frozenset(renamed(tree) for tree in query.group_by)
     return Demand(query.window, Predicate(where), groups, frozenset(partials or {Partial("count", ())}))
+
+
+def plan_terms(query: Query) -> Callable[[Expression], Expression]:
+    """What turns a query's expressions into those of plans: joined relations are named by table and key."""
+    names = {query.stream: query.stream} | {join.relation: join_identity(join) for join in query.joins}
+
+    def change(node: Expression) -> Expression:
+        return replace(node, relation=names[node.relation]) if isinstance(node, ColumnRef) else node
+
+    return lambda tree: normalize(transform(tree, change))
+
+
+def in_plan_terms(partial: Partial, renamed: Callable[[Expression], Expression]) -> Partial:
+    arguments = tuple(renamed(argument) for argument in partial.arguments)
+    return Partial(partial.kind, arguments, renamed(partial.filter) if partial.filter is not None else None)
 
 
 def join_identity(join: Join) -> str:

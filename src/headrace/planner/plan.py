@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,8 +57,15 @@ class Plan:
         tree, closing = (sum(each.cost_ns for each in parts) for parts in (self.nodes, self.answers))
         return self.coding_ns + tree + closing
 
-    def children(self, place: int) -> Iterator[int]:
-        return (other for other, each in enumerate(self.nodes) if each.parent == place)
+    @cached_property
+    def _children(self) -> Mapping[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for place, each in enumerate(self.nodes):
+            found.setdefault(each.parent, []).append(place)
+        return found
+
+    def children(self, place: int) -> Sequence[int]:
+        return self._children.get(place, [])
 
     def path(self, place: int) -> Iterator[int]:
         """From a node up to the stream."""

@@ -16,7 +16,7 @@ from headrace.model.expressions import Expression
 from headrace.model.time import SECOND_US
 from headrace.planner.nodes import EVERYTHING, Node, is_matched
 from headrace.predicates import Dimension, Predicate
-from headrace.windows import Boundaries, boundaries_between
+from headrace.windows import Boundaries, slices_holding
 
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -148,9 +148,8 @@ class Sample:
 
     def slices(self, boundaries: tuple[Boundaries, ...]) -> Coded:
         if boundaries not in self.known_columns:
-            cuts = boundaries_between(boundaries, self.first_us, self.last_us)
-            codes = np.searchsorted(cuts, self.times_us, side="right")
-            self.known_columns[boundaries] = Coded(codes.astype(np.int64), len(cuts) + 1)
+            slices, codes = slices_holding(boundaries, self.times_us)
+            self.known_columns[boundaries] = Coded(codes.astype(np.int64), len(slices.starts_us))
         return self.known_columns[boundaries]
 
     def cells(self, dimension: Dimension) -> Coded:

@@ -50,7 +50,7 @@ CREATE QUERY rate AS
 def demo() -> None:
     """Generate a small stream of stock trades and answer four queries over it, each in another dialect.
 
-    The answers come from the reference interpreter: the small, exact and slow specification of what queries mean.
+    One shared plan answers all four, in this process, without Spark.
     """
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory() as temporary:
@@ -63,7 +63,7 @@ def demo() -> None:
         answers = {
             answer.named.name: answer
             for stream in script.catalog.streams
-            for answer in run(script, stream, list(script.queries), folder)
+            for answer in run(script, stream, list(script.queries), folder, "kernel")
         }
     for name in ("large_trades", "busiest", "movers"):
         print_rows(name, answers[name].named.query.result_columns(), answers[name].rows, 6)
@@ -72,7 +72,7 @@ def demo() -> None:
     console.print(sparkline(column(answers["rate"], "trades")))
     windows = sum(answer.windows for answer in answers.values())
     console.print(
-        f"\n{windows} windows, answered by the reference interpreter: exact, but row by row and query by query."
+        f"\n{windows} windows, answered by one shared plan over the same rows: headrace explain shows such a plan."
     )
     console.print("Next: headrace data --help, headrace workload --help, headrace eval --help.")
 

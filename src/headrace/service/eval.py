@@ -8,18 +8,18 @@ from pathlib import Path
 
 import rich_click as click
 
-from headrace.model.arrow import from_rows, to_rows
+from headrace.kernel.answering import answer as answer_with_kernel
+from headrace.model.arrow import from_rows, plain_values, to_rows
 from headrace.model.errors import HeadraceError, UsageError
-from headrace.model.schema import Catalog, Stream
+from headrace.model.schema import Catalog, Stream, Table
 from headrace.model.types import Value
+from headrace.planner.sampling import Data
 from headrace.reference import Interpreter, StepResult
 from headrace.service.files import WRITERS, read_relation
 from headrace.service.progress import Report, progress_bar
 from headrace.service.scripts import check_report, read_functions, read_script, read_text
 from headrace.service.tables import print_rows
 from headrace.sql import NamedQuery, Script
-
-ENGINES = ("reference",)
 
 
 @dataclass(slots=True)
@@ -44,10 +44,10 @@ class Answer:
 )
 @click.option(
     "--engine",
-    type=click.Choice(ENGINES),
-    default="reference",
+    type=click.Choice(["kernel", "reference"]),
+    default="kernel",
     show_default=True,
-    help="What computes the answers; reference: exact, plain and slow.",
+    help="What computes the answers: the shared plan, or the reference, exact, plain and slow.",
 )
 @click.option("--functions", metavar="FILE.py", help="Python file with the user functions that the queries call.")
 @click.option(
@@ -89,7 +89,7 @@ def evaluate(
     """
     script = load(queries, folder, read_functions(functions))
     chosen = choose(script, only)
-    answers = [answer for stream in script.catalog.streams for answer in run(script, stream, chosen, folder)]
+    answers = [answer for stream in script.catalog.streams for answer in run(script, stream, chosen, folder, engine)]
     if out is None:
         for answer in answers:
             print_rows(answer.named.name, answer.named.query.result_columns(), answer.rows, most)
@@ -121,25 +121,46 @@ def choose(script: Script, only: tuple[str, ...]) -> list[NamedQuery]:
     return [named for named in script.queries if not wanted or named.name.lower() in wanted]
 
 
-def run(script: Script, stream: Stream, queries: list[NamedQuery], folder: Path) -> list[Answer]:
-    """Answer the queries of one stream with the reference interpreter: one batch, then the end."""
+def run(script: Script, stream: Stream, queries: list[NamedQuery], folder: Path, engine: str) -> list[Answer]:
+    """Answer the queries of one stream."""
     answers = {named.name: Answer(named) for named in queries if named.query.stream == stream.name}
-    if not answers:
-        return []
-    needed = {join.table for answer in answers.values() for join in answer.named.query.joins}
-    tables = {
-        table.name: to_rows(read_relation(folder, table), table.columns)
-        for table in script.catalog.tables
-        if table.name in needed
-    }
-    interpreter = Interpreter(stream, tables, script.catalog.functions)
+    if answers:
+        needed = {join.table for answer in answers.values() for join in answer.named.query.joins}
+        tables = {name: read_relation(folder, table) for name, table in tables_of(script) if name in needed}
+        ENGINES[engine](Data(script.catalog, stream, read_relation(folder, stream), tables), answers)
+    return list(answers.values())
+
+
+def tables_of(script: Script) -> Iterator[tuple[str, Table]]:
+    return ((table.name, table) for table in script.catalog.tables)
+
+
+def by_kernel(data: Data, answers: dict[str, Answer]) -> None:
+    """One shared plan for all queries, made from a sample of the data."""
+    with progress_bar(f"{data.stream.name}, {len(answers)} queries") as report:
+        found = answer_with_kernel(data, {name: each.named.query for name, each in answers.items()}, report=report)
+    for name, closed in found.closed.items():
+        answer = answers[name]
+        columns = answer.named.query.result_columns()
+        answer.rows = list(zip(*(plain_values(closed.table[each.name], each.type) for each in columns), strict=True))
+        answer.windows, answer.errors, answer.left_out = closed.windows, closed.errors, closed.left_out
+    report_dropped(found.dropped)
+
+
+def by_reference(data: Data, answers: dict[str, Answer]) -> None:
+    """Row by row and query by query: one batch, then the end."""
+    columns = {table.name: table.columns for table in data.catalog.tables}
+    tables = {name: to_rows(rows, columns[name]) for name, rows in data.tables.items()}
+    interpreter = Interpreter(data.stream, tables, data.catalog.functions)
     for name, answer in answers.items():
         interpreter.register(name, answer.named.query)
-    rows = to_rows(read_relation(folder, stream), stream.columns)
-    with progress_bar(f"{stream.name}, {len(answers)} queries") as report:
+    rows = to_rows(data.rows, data.stream.columns)
+    with progress_bar(f"{data.stream.name}, {len(answers)} queries") as report:
         collect(interpreter.batch(watched(rows, report)), answers)
     collect(interpreter.end(), answers)
-    return list(answers.values())
+
+
+ENGINES = {"kernel": by_kernel, "reference": by_reference}
 
 
 def watched(rows: list[dict[str, Value]], report: Report) -> Iterator[Mapping[str, Value]]:
@@ -157,8 +178,12 @@ def collect(step: StepResult, answers: dict[str, Answer]) -> None:
         answers[name].errors += errors
     for gap in step.gaps:
         answers[gap.query].left_out += gap.count
-    if step.counts.dropped:
-        click.echo(f"{step.counts.dropped:,} rows had no event time and were left out", err=True)
+    report_dropped(step.counts.dropped)
+
+
+def report_dropped(dropped: int) -> None:
+    if dropped:
+        click.echo(f"{dropped:,} rows had no event time and were left out", err=True)
 
 
 def write(answers: list[Answer], out: Path, file_format: str) -> None:

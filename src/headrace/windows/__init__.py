@@ -2,20 +2,24 @@
 
 from headrace.windows.boundaries import Boundaries, boundaries_between, compose, paired, paned, slice_vector
 from headrace.windows.heap import BoundaryHeap
+from headrace.windows.instances import bounds_of, instances_of
 from headrace.windows.pace import slices_per_hour
-from headrace.windows.slices import covered, horizon, inside, slices_between
+from headrace.windows.slices import covered, horizon, inside, slices_between, slices_holding
 
 __all__ = [
     "Boundaries",
     "BoundaryHeap",
     "boundaries_between",
+    "bounds_of",
     "compose",
     "covered",
     "horizon",
     "inside",
+    "instances_of",
     "paired",
     "paned",
     "slice_vector",
     "slices_between",
+    "slices_holding",
     "slices_per_hour",
 ]

@@ -11,6 +11,8 @@ import numpy.typing as npt
 from headrace.model.windows import AnyWindow, Interval, SlicedWindow
 from headrace.windows.boundaries import Boundaries, Times, boundaries_between, paired
 
+FEW_BOUNDARIES = 1 << 16
+
 
 class Slices(NamedTuple):
     """Half-open intervals [start, end), in order and without overlap."""
@@ -27,6 +29,41 @@ def slices_between(parts: Sequence[Boundaries], start_us: int, end_us: int) -> S
     last = np.searchsorted(cuts, end_us, side="left")
     chosen = cuts[max(first, 0) : last + 1]
     return Slices(chosen[:-1], chosen[1:])
+
+
+def slices_holding(parts: Sequence[Boundaries], times_us: Times) -> tuple[Slices, npt.NDArray[np.int32]]:
+    """The slices that the times lie in, perhaps others between them, and the position of each time's slice.
+
+    Where a span has many more boundaries than there are times in it, only the slices of the times are made.
+    """
+    if not len(times_us):
+        return Slices(times_us, times_us), np.empty(0, dtype=np.int32)
+    first, last = int(times_us.min()), int(times_us.max())
+    longest_us = max(part.period_us for part in parts)
+    span_us = last - first + 2 * longest_us
+    if sum(len(part.residues_us) * span_us / part.period_us for part in parts) > FEW_BOUNDARIES + 4 * len(times_us):
+        starts, first_rows, codes = np.unique(slice_starts(parts, times_us), return_index=True, return_inverse=True)
+        return Slices(starts, slice_ends(parts, times_us[first_rows])), codes.astype(np.int32)
+    slices = slices_between(parts, first, last + 1)
+    return slices, (np.searchsorted(slices.starts_us, times_us, side="right") - 1).astype(np.int32)
+
+
+def slice_starts(parts: Sequence[Boundaries], times_us: Times) -> Times:
+    """The last boundary at or before each time."""
+    starts = np.full(len(times_us), np.iinfo(np.int64).min)
+    for part in parts:
+        for residue in part.residues_us:
+            np.maximum(starts, times_us - (times_us - residue) % part.period_us, out=starts)
+    return starts
+
+
+def slice_ends(parts: Sequence[Boundaries], times_us: Times) -> Times:
+    """The first boundary after each time."""
+    ends = np.full(len(times_us), np.iinfo(np.int64).max)
+    for part in parts:
+        for residue in part.residues_us:
+            np.minimum(ends, times_us + part.period_us - (times_us - residue) % part.period_us, out=ends)
+    return ends
 
 
 def inside(slices: Slices, window: Interval) -> slice:

@@ -1,0 +1,111 @@
+"""Bounded data answered in this process: a plan, level 1 over batches, combine, and every window closed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.kernel.closing import MAX_EMPTY, Closed, close
+from headrace.kernel.computing import compute, finest_dimensions, level_one
+from headrace.kernel.partials import NodePartials, combine
+from headrace.kernel.row_errors import row_errors
+from headrace.kernel.sources import NodeRows, StreamRows
+from headrace.kernel.states import check_supported
+from headrace.model.arrow import from_rows
+from headrace.model.query import Query
+from headrace.planner.cost import Constants, Cost
+from headrace.planner.leaves import demand
+from headrace.planner.making import make_plan
+from headrace.planner.plan import Plan
+from headrace.planner.sampling import Data, draw, with_partners
+
+BATCH_ROWS = 1_000_000
+Report = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Run:
+    """What was read so far: partials of shipped nodes, and counts."""
+
+    partials: dict[int, list[NodePartials]] = field(default_factory=dict)
+    rows: int = 0
+    dropped: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Of each query its windows; `dropped` rows had no event time."""
+
+    closed: Mapping[str, Closed]
+    rows: int
+    dropped: int
+
+
+def plan_for(data: Data, queries: Mapping[str, Query], batch_rows: int = BATCH_ROWS) -> Plan:
+    cost = Cost(draw(data, queries.values(), batch_rows), Constants())
+    return make_plan({name: demand(query) for name, query in queries.items()}, cost)
+
+
+def answer(
+    data: Data,
+    queries: Mapping[str, Query],
+    plan: Plan | None = None,
+    batch_rows: int = BATCH_ROWS,
+    max_empty: int = MAX_EMPTY,
+    report: Report | None = None,
+) -> Answers:
+    """All windows of the queries that hold a row."""
+    for query in queries.values():
+        check_supported(query)
+    run = Run()
+    if data.rows.num_rows == data.rows[data.stream.event_time].null_count:
+        empty = {name: Closed(from_rows([], query.result_columns()), 0, 0, 0) for name, query in queries.items()}
+        return Answers(empty, data.rows.num_rows, data.rows.num_rows)
+    chosen = plan or plan_for(data, queries, batch_rows)
+    for begin in range(0, data.rows.num_rows, batch_rows):
+        if report is not None:
+            report(begin, data.rows.num_rows)
+        take_batch(run, data.rows.slice(begin, batch_rows), data, queries, chosen)
+    closed = close_all(run, chosen, data, queries, max_empty)
+    return Answers(closed, run.rows, run.dropped)
+
+
+def take_batch(run: Run, rows: pa.Table, data: Data, queries: Mapping[str, Query], plan: Plan) -> None:
+    timed = rows.filter(pc.is_valid(rows[data.stream.event_time]))
+    run.rows += rows.num_rows
+    run.dropped += rows.num_rows - timed.num_rows
+    if timed.num_rows == 0:
+        return
+    evaluation = with_partners(timed, data, list(queries.values()))
+    times_us = np.asarray(timed[data.stream.event_time].combine_chunks().cast(pa.int64()))
+    source = StreamRows(evaluation, times_us, finest_dimensions(plan))
+    for place, partials in level_one(plan, source, data.catalog.functions, data.stream.zone).items():
+        run.partials.setdefault(place, []).append(partials)
+    for name, query in queries.items():
+        run.errors[name] = run.errors.get(name, 0) + row_errors(query, evaluation, times_us)
+
+
+def close_all(run: Run, plan: Plan, data: Data, queries: Mapping[str, Query], max_empty: int) -> Mapping[str, Closed]:
+    functions, zone = data.catalog.functions, data.stream.zone
+    whole = {place: combine(parts) for place, parts in run.partials.items()}
+    leaves: dict[str, list[NodePartials]] = {name: [] for name in queries}
+    for place, partials in whole.items():
+        rows = NodeRows(partials, functions, zone)
+        for each in plan.answers:
+            if each.place == place:
+                own = partials if each.leaf.node == partials.node else compute(each.leaf.node, rows)
+                for ask in each.leaf.asks:
+                    leaves[ask.query].append(own)
+    return {
+        name: with_errors(close(query, leaves[name], functions, zone, max_empty), run.errors.get(name, 0))
+        for name, query in queries.items()
+    }
+
+
+def with_errors(closed: Closed, errors: int) -> Closed:
+    return Closed(closed.table, closed.windows, closed.errors + errors, closed.left_out)

@@ -1,0 +1,82 @@
+"""How many expressions of a query failed on the rows of a batch: counted as the reference counts (docs/decisions/0002).
+
+Failures are rare, so first it is asked whether anything that the query looks at failed at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from headrace.expressions.evaluation import Evaluation
+from headrace.kernel.partials import Integers
+from headrace.model.expressions import Expression
+from headrace.model.query import Query
+from headrace.model.windows import Window
+from headrace.planner.leaves import demand, matched, plan_terms
+
+Mask = npt.NDArray[np.bool_]
+
+
+def row_errors(query: Query, evaluation: Evaluation, times_us: Integers) -> int:
+    if not any(has_failed(tree, evaluation) for tree in looked_at(query)):
+        return 0
+    renamed = plan_terms(query)
+    rows = in_some_instance(query, times_us)
+    total = sum(failed(renamed(key.expression), evaluation, rows) for join in query.joins for key in join.keys)
+    for join in query.joins:
+        if not join.outer:
+            rows = rows & np.asarray(evaluation.evaluate(matched(join)).values)
+    if query.where is not None:
+        total += failed(renamed(query.where), evaluation, rows)
+        rows = rows & is_true(renamed(query.where), evaluation)
+    total += sum(failed(renamed(tree), evaluation, rows) for tree in query.group_by)
+    for aggregate in query.aggregates():
+        counted = rows
+        if aggregate.filter is not None:
+            total += failed(renamed(aggregate.filter), evaluation, rows)
+            counted = rows & is_true(renamed(aggregate.filter), evaluation)
+        total += sum(failed(renamed(argument), evaluation, counted) for argument in aggregate.arguments[:1])
+    return total
+
+
+@cache
+def looked_at(query: Query) -> tuple[Expression, ...]:
+    """What is evaluated for the query in any case. Comparing a value with constants never fails."""
+    return tuple(dict.fromkeys(expressions_of(query)))
+
+
+def expressions_of(query: Query) -> Iterator[Expression]:
+    renamed, asked = plan_terms(query), demand(query)
+    yield from (renamed(key.expression) for join in query.joins for key in join.keys)
+    yield from (dimension.expression for dimension in asked.predicate.dimensions)
+    yield from asked.groups
+    for partial in asked.partials:
+        yield from partial.arguments[:1]
+        yield from () if partial.filter is None else (partial.filter,)
+
+
+def has_failed(tree: Expression, evaluation: Evaluation) -> bool:
+    mask = evaluation.evaluate(tree).failed
+    return mask is not None and bool(mask.any())
+
+
+def failed(tree: Expression, evaluation: Evaluation, rows: Mask) -> int:
+    mask = evaluation.evaluate(tree).failed
+    return 0 if mask is None else int((mask & rows).sum())
+
+
+def is_true(tree: Expression, evaluation: Evaluation) -> Mask:
+    return np.asarray(pc.fill_null(evaluation.evaluate(tree).values, False), dtype=np.bool_)
+
+
+def in_some_instance(query: Query, times_us: Integers) -> Mask:
+    """Rows between hopping windows are not looked at."""
+    window = query.window
+    if not isinstance(window, Window) or window.range_us >= window.slide_us:
+        return np.ones(len(times_us), dtype=np.bool_)
+    return (window.offset_us - times_us - 1) % window.slide_us < window.range_us

@@ -1,0 +1,62 @@
+"""From codes to one key per row, and from keys to slots: an array while the key space is small, else a hash table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.kernel.slot_loops import dense_slots, extend_keys, hashed_slots
+
+Integers = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+
+MOST_KEYS = 1 << 62
+DENSE_KEYS = 1 << 20
+"""A key space up to this size is an array, if the rows fill it at least by an eighth."""
+
+
+FIRST_BITS = 12
+"""Of a hash table, which grows as it fills."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slots:
+    """The slot of each row, and for each slot the first row that has it."""
+
+    of_row: Integers
+    first_rows: Integers
+
+    @property
+    def count(self) -> int:
+        return len(self.first_rows)
+
+
+class Keys:
+    """Keys that grow code by code; where they would not fit 64 bits, they are numbered anew."""
+
+    def __init__(self, rows: int) -> None:
+        self.values = np.zeros(rows, dtype=np.int64)
+        self.size = 1
+
+    def extend(self, codes: Codes, size: int, table: Codes | None = None) -> None:
+        """One code more, below `size`, perhaps through a table."""
+        if self.size > MOST_KEYS // max(1, size):
+            found = find_slots(self.values, self.size)
+            self.values, self.size = found.of_row, found.count
+        extend_keys(self.values, codes, np.arange(size, dtype=np.int32) if table is None else table, size)
+        self.size *= max(1, size)
+
+    def slots(self) -> Slots:
+        return find_slots(self.values, self.size)
+
+
+def find_slots(keys: Integers, size: int) -> Slots:
+    """Slots in the order in which keys first appear; all keys are below `size`."""
+    slots, first_rows = np.empty(len(keys), dtype=np.int64), np.empty(len(keys), dtype=np.int64)
+    if size <= DENSE_KEYS and size <= 8 * len(keys) + 64:
+        count = dense_slots(keys, size, slots, first_rows)
+    else:
+        count = hashed_slots(keys, FIRST_BITS, slots, first_rows)
+    return Slots(slots, first_rows[:count].copy())

@@ -1,0 +1,146 @@
+"""What a node is computed from: rows of the stream, or the rows of another node. Both answer the same questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, tzinfo
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.aggregates.partials import Partial
+from headrace.expressions.evaluation import Evaluation
+from headrace.kernel.coding import codes_of
+from headrace.kernel.partials import Encoded, Integers, NodePartials, encode
+from headrace.kernel.slots import Codes, Slots
+from headrace.kernel.states import KINDS
+from headrace.model.expressions import Call, Expression, children, with_children
+from headrace.model.schema import UserFunction
+from headrace.planner.nodes import EVERYTHING, is_longer_prefix
+from headrace.predicates import Dimension, Predicate
+
+Rows = npt.NDArray[np.int64]
+"""Positions of the rows that are taken, in order; None stands for all."""
+
+
+class Source(Protocol):
+    """Rows with a time, cells, groups and something to fold."""
+
+    times_us: Integers
+    keep: frozenset[Predicate]
+    """The predicates whose rows are there."""
+
+    def codes(self, dimension: Dimension) -> Codes:
+        """The cell of each row."""
+        ...
+
+    def group(self, tree: Expression) -> Encoded:
+        """The value of a group-by expression of each row, as numbers."""
+        ...
+
+    def fold(self, partial: Partial, slots: Slots, rows: Rows | None) -> tuple[pa.Array, ...]:
+        """The partial of each slot."""
+        ...
+
+
+class StreamRows:
+    """Rows of the stream, with their partners beside them. Each expression is evaluated and coded once."""
+
+    def __init__(self, evaluation: Evaluation, times_us: Integers, finest: Mapping[Expression, Dimension]) -> None:
+        self.keep = frozenset((EVERYTHING,))
+        self.evaluation = evaluation
+        self.times_us = times_us
+        self.finest = finest
+        self.known_codes: dict[Dimension, Codes] = {}
+        self.known_groups: dict[Expression, Encoded] = {}
+        self.known_arguments: dict[Partial, pa.Array | None] = {}
+
+    def codes(self, dimension: Dimension) -> Codes:
+        """Found by one search among the cuts of all nodes, then by a look-up."""
+        if dimension not in self.known_codes:
+            finest = self.finest.get(dimension.expression, dimension)
+            if finest == dimension:
+                self.known_codes[dimension] = codes_of(dimension, self.evaluation.evaluate(dimension.expression).values)
+            else:
+                self.known_codes[dimension] = finest.coarsen(dimension)[self.codes(finest)]
+        return self.known_codes[dimension]
+
+    def group(self, tree: Expression) -> Encoded:
+        if tree not in self.known_groups:
+            self.known_groups[tree] = encode(self.evaluation.evaluate(tree).values)
+        return self.known_groups[tree]
+
+    def fold(self, partial: Partial, slots: Slots, rows: Rows | None) -> tuple[pa.Array, ...]:
+        argument = self.argument(partial)
+        if argument is not None and rows is not None:
+            argument = argument.take(pa.array(rows))
+        return KINDS[partial.kind].lift(slots.of_row, slots.count, argument)
+
+    def argument(self, partial: Partial) -> pa.Array | None:
+        """What the partial takes from each row: NULL where its FILTER is not TRUE. None: every row counts."""
+        if partial not in self.known_arguments:
+            values = self.evaluation.evaluate(partial.arguments[0]).values if partial.arguments else None
+            if partial.filter is not None:
+                passes = pc.fill_null(self.evaluation.evaluate(partial.filter).values, False)
+                counted = pa.array(np.ones(len(self.times_us), dtype=np.int64)) if values is None else values
+                values = pc.if_else(passes, counted, pa.scalar(None, counted.type))
+            self.known_arguments[partial] = values
+        return self.known_arguments[partial]
+
+
+class NodeRows:
+    """The rows of a node."""
+
+    def __init__(self, parent: NodePartials, functions: Iterable[UserFunction] = (), zone: tzinfo = UTC) -> None:
+        self.parent = parent
+        self.keep = parent.node.keep
+        self.times_us = parent.starts_us
+        self.evaluation = Evaluation({}, parent.rows, functions, zone, parent.groups)
+        self.places = {dimension.expression: place for place, dimension in enumerate(parent.node.dimensions)}
+        self.known_codes: dict[Dimension, Codes] = {}
+
+    def codes(self, dimension: Dimension) -> Codes:
+        """From the node's own cells, or else from its groups."""
+        if dimension not in self.known_codes:
+            place = self.places.get(dimension.expression)
+            own = None if place is None else self.parent.node.dimensions[place]
+            if place is not None and own is not None and own.covers(dimension):
+                self.known_codes[dimension] = own.coarsen(dimension)[self.parent.digits(place)]
+            else:
+                self.known_codes[dimension] = dimension.codes(self.values(dimension.expression))
+        return self.known_codes[dimension]
+
+    def group(self, tree: Expression) -> Encoded:
+        return encode(self.values(tree))
+
+    def values(self, tree: Expression) -> pa.Array:
+        return self.evaluation.evaluate(derived(tree, self.parent.groups)).values
+
+    def fold(self, partial: Partial, slots: Slots, rows: Rows | None) -> tuple[pa.Array, ...]:
+        state = self.parent.states[partial]
+        if rows is not None:
+            places = pa.array(rows)
+            state = tuple(column.take(places) for column in state)
+        return KINDS[partial.kind].combine(slots.of_row, slots.count, state)
+
+
+def truth(predicate: Predicate, source: Source) -> npt.NDArray[np.bool_]:
+    """Whether the predicate is TRUE, for each row."""
+    codes = tuple(source.codes(dimension) for dimension in predicate.dimensions)
+    if not codes:
+        return np.full(len(source.times_us), bool(predicate.table))
+    return np.asarray(predicate.table[codes], dtype=np.bool_)
+
+
+def derived(tree: Expression, known: Mapping[Expression, pa.Array]) -> Expression:
+    """The tree in terms of what is known: a short prefix of an address is a prefix of a longer one."""
+    if tree in known or not isinstance(tree, Call):
+        return tree
+    if tree.function == "ip_prefix":
+        for longer in known:
+            if is_longer_prefix(longer, tree):
+                return Call("ip_prefix", (longer, tree.arguments[1]), tree.type)
+    return with_children(tree, tuple(derived(child, known) for child in children(tree)))

@@ -1,0 +1,55 @@
+"""Between Arrow columns and the loops: memory to read, and columns made from what the loops leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.expressions.columns import Mask, canonical, raw
+
+Slots = npt.NDArray[np.int64]
+"""The slot of each row, from 0."""
+Columns = tuple[pa.Array, ...]
+
+
+def readable(data: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A view that can only be read. Numba compiles once for every form of its arguments: let there be one."""
+    view = np.ascontiguousarray(data).view()
+    view.flags.writeable = False
+    return view
+
+
+def numbers(values: pa.Array, dtype: Any = np.int64, words: int = 1) -> npt.NDArray[Any]:
+    return readable(raw(values, dtype, words))
+
+
+def counted(values: pa.Array) -> Mask | None:
+    """The rows that are not NULL; None if that is all of them."""
+    if not values.null_count:
+        return None
+    if pa.types.is_null(values.type):
+        return readable(np.zeros(len(values), np.bool_))
+    begin, skipped = divmod(values.offset, 8)
+    bitmap = np.frombuffer(values.buffers()[0], np.uint8, offset=begin)
+    bits = np.unpackbits(bitmap, count=skipped + len(values), bitorder="little")
+    return readable(bits[skipped:].view(np.bool_))
+
+
+def column(data: npt.NDArray[Any], arrow: pa.DataType, seen: Mask) -> pa.Array:
+    """NULL in the slots that have seen nothing."""
+    memory = pa.py_buffer(np.ascontiguousarray(data))
+    bitmap = None if seen.all() else pa.array(seen).buffers()[1]
+    return pa.Array.from_buffers(arrow, len(seen), [bitmap, memory])
+
+
+def ranked(values: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """The rank of each row's value among the distinct ones, and those in order. Under a NULL the rank means nothing."""
+    encoded = canonical(values).dictionary_encode()
+    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    ranks = np.zeros(len(order) + 1, np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks[pc.fill_null(encoded.indices, len(order)).to_numpy()], encoded.dictionary.take(order)
