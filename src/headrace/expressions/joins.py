@@ -27,16 +27,32 @@ class DuplicateKeyError(Exception):
 
 
 def partners(keys: Sequence[pa.Array], table_keys: Sequence[pa.Array]) -> Positions:
-    """For each row the position of the table's row with the same keys, or -1; a NULL key has no partner."""
-    rows, table = np.zeros(len(keys[0]), dtype=np.int64), np.zeros(len(table_keys[0]), dtype=np.int64)
-    for key, table_key in zip(keys, table_keys, strict=True):
-        known, wanted = comparable(table_key, key)
-        distinct = pc.drop_null(known.unique())
-        table = narrowed(table, codes(known, distinct), len(distinct))
-        rows = narrowed(rows, codes(wanted, distinct), len(distinct))
+    """For each row the position of the table's row with the same keys, or -1; a NULL key has no partner.
+
+    Keys may come as dictionaries, so that what several joins look up is encoded once.
+    """
+    rows, table, distinct = coded(keys[0], table_keys[0])
+    for key, table_key in zip(keys[1:], table_keys[1:], strict=True):
+        more_rows, more_table, more = coded(key, table_key)
+        rows, table = narrowed(rows, more_rows, more), narrowed(table, more_table, more)
         present = np.unique(table[table != NO_PARTNER])
-        table, rows = places(table, present), places(rows, present)
-    return positions_of(table)[rows]
+        rows, table, distinct = places(rows, present), places(table, present), len(present)
+    return np.take(positions_of(table, distinct), rows)
+
+
+def coded(key: pa.Array, table_key: pa.Array) -> tuple[Positions, Positions, int]:
+    """Both columns as places among the table's distinct values, and how many those are."""
+    encoded = key if isinstance(key, pa.DictionaryArray) else key.dictionary_encode()
+    known, wanted = comparable(table_key, encoded.dictionary)
+    distinct = pc.drop_null(known.unique())
+    of_value = np.append(index_in(wanted, distinct), NO_PARTNER)
+    of_row = np.take(of_value, np.asarray(pc.fill_null(encoded.indices, len(encoded.dictionary))))
+    return of_row, index_in(known, distinct), len(distinct)
+
+
+def index_in(values: pa.Array, distinct: pa.Array) -> Positions:
+    found = pc.index_in(values, value_set=distinct, skip_nulls=True)
+    return np.asarray(pc.fill_null(found, NO_PARTNER)).astype(np.int64)
 
 
 def comparable(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -44,14 +60,6 @@ def comparable(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
     if left.type != right.type:
         return pc.cast(left, EXACT_NUMBER), pc.cast(right, EXACT_NUMBER)
     return canonical(left), canonical(right)
-
-
-def codes(values: pa.Array, distinct: pa.Array) -> Positions:
-    """The place of each value among the distinct ones, looked up once for each value that occurs."""
-    encoded = values.dictionary_encode()
-    found = pc.index_in(encoded.dictionary, value_set=distinct, skip_nulls=True)
-    places: Positions = np.append(np.asarray(pc.fill_null(found, NO_PARTNER)), NO_PARTNER).astype(np.int64)
-    return np.take(places, np.asarray(pc.fill_null(encoded.indices, len(encoded.dictionary))))
 
 
 def narrowed(keys: Positions, more: Positions, distinct: int) -> Positions:
@@ -67,10 +75,10 @@ def places(keys: Positions, present: Positions) -> Positions:
     return np.where(present[nearest] == keys, nearest, NO_PARTNER)
 
 
-def positions_of(table: Positions) -> Positions:
+def positions_of(table: Positions, distinct: int) -> Positions:
     """The row of each key in the table, and behind them, where -1 leads, none."""
     rows = np.flatnonzero(table != NO_PARTNER)
-    positions = np.full(int(table.max(initial=NO_PARTNER)) + 2, NO_PARTNER, dtype=np.int64)
+    positions = np.full(distinct + 1, NO_PARTNER, dtype=np.int64)
     positions[table[rows]] = rows
     twice = rows[positions[table[rows]] != rows]
     if len(twice):

@@ -1,42 +1,82 @@
-"""The cell of each value of a column: numbers by a compiled search, everything else as the dimension finds it."""
+"""Codes of rows: the cell of each value and the slice of each time, by compiled searches."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.coding_loops import count_reached
+from headrace.expressions.columns import canonical
+from headrace.kernel.coding_loops import Integers, count_reached, find_slices, ordered_ranks
 from headrace.model.types import MAX_BIGINT
 from headrace.predicates import Dimension, Kind
 from headrace.predicates.dimensions import NULL_CELL, Codes
+from headrace.windows import Boundaries, Slices, slices_between, slices_holding
+
+TABLE_BITS = 12
+FEW_BOUNDARIES = 1 << 16
+
+
+class Cuts(NamedTuple):
+    """Sorted numbers, and for ranges of 2 ** shift numbers from the first on how many of them lie below."""
+
+    numbers: Integers
+    shift: int
+    table: npt.NDArray[np.int32]
 
 
 def codes_of(dimension: Dimension, values: pa.Array) -> Codes:
-    """As `Dimension.codes`."""
-    is_number = pa.types.is_int64(values.type) or pa.types.is_float64(values.type)
-    if dimension.kind != Kind.INTERVAL or not is_number:
+    """The cell of each value, as `Dimension.codes` has it."""
+    is_double = pa.types.is_float64(values.type)
+    if dimension.kind != Kind.INTERVAL or not (is_double or pa.types.is_int64(values.type)):
         return dimension.codes(values)
-    numbers = np.asarray(pc.fill_null(values, 0))
+    numbers = np.asarray(pc.fill_null(canonical(values) if is_double else values, 0))
     cells = np.empty(len(numbers), dtype=np.int32)
-    cuts, real = padded_cuts(dimension, numbers.dtype)
-    count_reached(numbers, cuts, real, cells)
+    cuts = cuts_of(dimension, is_double)
+    count_reached(ranks_of(numbers), cuts.numbers, cuts.shift, cuts.table, cells)
     if values.null_count:
         cells[np.asarray(values.is_null())] = NULL_CELL
     return cells
 
 
-def padded_cuts(dimension: Dimension, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], int]:
-    """The least value behind each cut; just above a DOUBLE begins the next one."""
-    if dtype.kind == "f":
-        reached = [np.nextafter(cut.value, np.inf) if cut.above else cut.value for cut in dimension.marks]
-        filler: float = np.inf
+def ranks_of(numbers: npt.NDArray[np.float64] | Integers) -> Integers:
+    """Whole numbers in the order of the values; that of a NaN is above all others."""
+    if numbers.dtype.kind == "i":
+        return numbers.astype(np.int64, copy=False)
+    ranks = np.empty(len(numbers), dtype=np.int64)
+    ordered_ranks(np.ascontiguousarray(numbers).view(np.int64), ranks)
+    return ranks
+
+
+@lru_cache(maxsize=4_096)
+def cuts_of(dimension: Dimension, is_double: bool) -> Cuts:
+    """What a value must reach to be behind each cut; just above a DOUBLE has the next rank."""
+    if is_double:
+        values = np.array([cut.value for cut in dimension.marks], dtype=np.float64) + 0.0
+        numbers = ranks_of(values) + np.array([cut.above for cut in dimension.marks], dtype=np.int64)
     else:
-        reached = [cut.value for cut in dimension.marks if cut.value <= MAX_BIGINT]
-        filler = MAX_BIGINT
-    cuts = np.full((1 << len(reached).bit_length()) - 1, filler, dtype=dtype)
-    cuts[: len(reached)] = reached
-    return cuts, len(reached)
+        numbers = np.array([cut.value for cut in dimension.marks if cut.value <= MAX_BIGINT], dtype=np.int64)
+    if not len(numbers):
+        return Cuts(numbers, 0, np.zeros(1, dtype=np.int32))
+    span = int(numbers[-1]) - int(numbers[0])
+    shift = max(0, span.bit_length() - TABLE_BITS)
+    begins = [int(numbers[0]) + (place << shift) for place in range((span >> shift) + 1)]
+    return Cuts(numbers, shift, np.searchsorted(numbers, np.array(begins), side="left").astype(np.int32))
+
+
+def slice_codes(boundaries: tuple[Boundaries, ...], times_us: Integers) -> tuple[Slices, Codes]:
+    """As `slices_holding`, with a search that is made for times that come about in order."""
+    if not len(times_us):
+        return slices_holding(boundaries, times_us)
+    first, last = int(times_us.min()), int(times_us.max())
+    span_us = last - first + 2 * max(part.period_us for part in boundaries)
+    if sum(len(part.residues_us) * span_us / part.period_us for part in boundaries) > FEW_BOUNDARIES:
+        return slices_holding(boundaries, times_us)
+    slices = slices_between(boundaries, first, last + 1)
+    codes = np.empty(len(times_us), dtype=np.int32)
+    find_slices(times_us, slices.starts_us, codes)
+    return slices, codes

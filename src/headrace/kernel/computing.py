@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernel.coding import slice_codes
 from headrace.kernel.fanning import fan_out, is_fanned_out
 from headrace.kernel.partials import Encoded, Integers, NodePartials
 from headrace.kernel.slots import Codes, Keys
@@ -20,21 +21,23 @@ from headrace.model.schema import UserFunction
 from headrace.planner.nodes import EVERYTHING, Node
 from headrace.planner.plan import STREAM, Plan
 from headrace.predicates import Dimension, Predicate, truth_matrix, union_dimensions
-from headrace.windows import slices_holding
 
 Shipped = Mapping[int, NodePartials]
 """Rows of shipped nodes, by the place of the node in the plan."""
 
 MOST_FILTER_CELLS = 1 << 16
 """A coalesced filter over more cells is not applied: rows that no query wants do no harm, and no leaf takes them."""
+FIRST_ROWS = 4_096
+WORTH_FILTERING = 0.7
+"""If more of the first rows pass, a coalesced filter is not applied."""
 
 
 def compute(node: Node, source: Source) -> NodePartials:
     """The node's rows, from rows of the stream or of a node that covers it."""
     rows = kept_rows(node, source)
-    slices, slice_codes = slices_holding(node.boundaries, source.times_us if rows is None else source.times_us[rows])
-    keys = Keys(len(slice_codes))
-    keys.extend(slice_codes, len(slices.starts_us))
+    slices, of_row = slice_codes(node.boundaries, source.times_us if rows is None else source.times_us[rows])
+    keys = Keys(len(of_row))
+    keys.extend(of_row, len(slices.starts_us))
     cells = [chosen(source.codes(dimension), rows) for dimension in node.dimensions]
     for dimension, codes in zip(node.dimensions, cells, strict=True):
         keys.extend(codes, dimension.size)
@@ -45,8 +48,8 @@ def compute(node: Node, source: Source) -> NodePartials:
     first = slots.first_rows
     return NodePartials(
         node,
-        slices.starts_us[slice_codes[first]],
-        slices.ends_us[slice_codes[first]],
+        slices.starts_us[of_row[first]],
+        slices.ends_us[of_row[first]],
         cell_numbers(node.dimensions, [codes[first] for codes in cells], len(first)),
         {tree: encoded.values(first) for tree, encoded in groups.items()},
         {partial: source.fold(partial, slots, rows) for partial in sorted(node.partials, key=repr)},
@@ -79,8 +82,10 @@ def kept_rows(node: Node, source: Source) -> Rows | None:
     dimensions = union_dimensions([predicate.dimensions for predicate in node.keep])
     if math.prod(float(dimension.size) for dimension in dimensions) > MOST_FILTER_CELLS:
         return None
-    passes = coalesced(tuple(node.keep), dimensions)
-    return np.flatnonzero(passes[tuple(source.codes(dimension) for dimension in dimensions)])
+    passes, codes = coalesced(tuple(node.keep), dimensions), [source.codes(dimension) for dimension in dimensions]
+    if passes[tuple(each[:FIRST_ROWS] for each in codes)].mean() > WORTH_FILTERING:
+        return None
+    return np.flatnonzero(passes[tuple(codes)])
 
 
 @cache

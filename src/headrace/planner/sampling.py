@@ -74,9 +74,12 @@ def with_partners(rows: pa.Table, data: Data, queries: Sequence[Query]) -> Evalu
     columns = {(stream.name, name): rows[name].combine_chunks() for name in rows.column_names if name in needed}
     plain = Evaluation(columns, rows.num_rows, functions, stream.zone)
     known: dict[Expression, pa.Array] = {}
-    for join in distinct_joins(queries):
+    joins = list(distinct_joins(queries))
+    keys = {key.expression for join in joins for key in join.keys}
+    encoded = {tree: plain.evaluate(tree).values.dictionary_encode() for tree in keys}
+    for join in joins:
         table = table_of(join, data.tables)
-        places = look_up(join, table, [plain.evaluate(key.expression).values for key in join.keys])
+        places = look_up(join, table, [encoded[key.expression] for key in join.keys])
         known[matched(join)] = pa.array(places >= 0)
         taken = pa.array(places, mask=places < 0)
         identity = join_identity(join)

@@ -4,11 +4,12 @@ from headrace.windows.boundaries import Boundaries, boundaries_between, compose,
 from headrace.windows.heap import BoundaryHeap
 from headrace.windows.instances import bounds_of, instances_of
 from headrace.windows.pace import slices_per_hour
-from headrace.windows.slices import covered, horizon, inside, slices_between, slices_holding
+from headrace.windows.slices import Slices, covered, horizon, inside, slices_between, slices_holding
 
 __all__ = [
     "Boundaries",
     "BoundaryHeap",
+    "Slices",
     "boundaries_between",
     "bounds_of",
     "compose",
