@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from headrace.kernel.closing import MAX_EMPTY, Closed, close
 from headrace.kernel.computing import compute, finest_dimensions, level_one
 from headrace.kernel.partials import NodePartials, combine
-from headrace.kernel.row_errors import row_errors
+from headrace.kernel.row_errors import expressions_of, row_errors
 from headrace.kernel.sources import NodeRows, StreamRows
 from headrace.kernel.states import check_supported
 from headrace.model.arrow import from_rows
+from headrace.model.expressions import Expression
 from headrace.model.query import Query
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.leaves import demand
@@ -35,6 +36,7 @@ class Run:
     rows: int = 0
     dropped: int = 0
     errors: dict[str, int] = field(default_factory=dict)
+    looked_at: dict[str, tuple[Expression, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,7 @@ def answer(
         empty = {name: Closed(from_rows([], query.result_columns()), 0, 0, 0) for name, query in queries.items()}
         return Answers(empty, data.rows.num_rows, data.rows.num_rows)
     chosen = plan or plan_for(data, queries, batch_rows)
+    run.looked_at = {name: tuple(dict.fromkeys(expressions_of(query))) for name, query in queries.items()}
     for begin in range(0, data.rows.num_rows, batch_rows):
         if report is not None:
             report(begin, data.rows.num_rows)
@@ -76,7 +79,8 @@ def answer(
 
 
 def take_batch(run: Run, rows: pa.Table, data: Data, queries: Mapping[str, Query], plan: Plan) -> None:
-    timed = rows.filter(pc.is_valid(rows[data.stream.event_time]))
+    known = rows[data.stream.event_time]
+    timed = rows.filter(pc.is_valid(known)) if known.null_count else rows
     run.rows += rows.num_rows
     run.dropped += rows.num_rows - timed.num_rows
     if timed.num_rows == 0:
@@ -87,7 +91,8 @@ def take_batch(run: Run, rows: pa.Table, data: Data, queries: Mapping[str, Query
     for place, partials in level_one(plan, source, data.catalog.functions, data.stream.zone).items():
         run.partials.setdefault(place, []).append(partials)
     for name, query in queries.items():
-        run.errors[name] = run.errors.get(name, 0) + row_errors(query, evaluation, times_us)
+        found = row_errors(query, run.looked_at[name], evaluation, times_us)
+        run.errors[name] = run.errors.get(name, 0) + found
 
 
 def close_all(run: Run, plan: Plan, data: Data, queries: Mapping[str, Query], max_empty: int) -> Mapping[str, Closed]:

@@ -6,21 +6,22 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, tzinfo
-from functools import cache
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.kernel.coding import slice_codes
 from headrace.kernel.fanning import fan_out, is_fanned_out
-from headrace.kernel.partials import Encoded, Integers, NodePartials
+from headrace.kernel.partials import Encoded, Integers, NodePartials, ordered_groups, ordered_partials
 from headrace.kernel.slots import Codes, Keys
 from headrace.kernel.sources import NodeRows, Rows, Source, truth
 from headrace.model.expressions import Expression
 from headrace.model.schema import UserFunction
 from headrace.planner.nodes import EVERYTHING, Node
 from headrace.planner.plan import STREAM, Plan
-from headrace.predicates import Dimension, Predicate, truth_matrix, union_dimensions
+from headrace.predicates import Dimension, truth_matrix, union_dimensions
 
 Shipped = Mapping[int, NodePartials]
 """Rows of shipped nodes, by the place of the node in the plan."""
@@ -41,7 +42,7 @@ def compute(node: Node, source: Source) -> NodePartials:
     cells = [chosen(source.codes(dimension), rows) for dimension in node.dimensions]
     for dimension, codes in zip(node.dimensions, cells, strict=True):
         keys.extend(codes, dimension.size)
-    groups = {tree: of_rows(source.group(tree), rows) for tree in sorted(node.groups, key=repr)}
+    groups = {tree: of_rows(source.group(tree), rows) for tree in ordered_groups(node)}
     for encoded in groups.values():
         keys.extend(encoded.codes, encoded.size)
     slots = keys.slots()
@@ -52,7 +53,7 @@ def compute(node: Node, source: Source) -> NodePartials:
         slices.ends_us[of_row[first]],
         cell_numbers(node.dimensions, [codes[first] for codes in cells], len(first)),
         {tree: encoded.values(first) for tree, encoded in groups.items()},
-        {partial: source.fold(partial, slots, rows) for partial in sorted(node.partials, key=repr)},
+        {partial: source.fold(partial, slots, rows) for partial in ordered_partials(node)},
     )
 
 
@@ -79,21 +80,32 @@ def kept_rows(node: Node, source: Source) -> Rows | None:
     if len(node.keep) == 1:
         (predicate,) = node.keep
         return np.flatnonzero(truth(predicate, source))
+    found = coalesced(node)
+    if found is None:
+        return None
+    codes = [source.codes(dimension) for dimension in found.dimensions]
+    if found.passes[tuple(each[:FIRST_ROWS] for each in codes)].mean() > WORTH_FILTERING:
+        return None
+    return np.flatnonzero(found.passes[tuple(codes)])
+
+
+class CoalescedFilter(NamedTuple):
+    """For each cell of the dimensions whether some predicate of a node is TRUE there [NFC V]."""
+
+    dimensions: tuple[Dimension, ...]
+    passes: npt.NDArray[np.bool_]
+
+
+@lru_cache(maxsize=4_096)
+def coalesced(node: Node) -> CoalescedFilter | None:
+    """None if the filter has too many cells."""
     dimensions = union_dimensions([predicate.dimensions for predicate in node.keep])
-    if math.prod(float(dimension.size) for dimension in dimensions) > MOST_FILTER_CELLS:
-        return None
-    passes, codes = coalesced(tuple(node.keep), dimensions), [source.codes(dimension) for dimension in dimensions]
-    if passes[tuple(each[:FIRST_ROWS] for each in codes)].mean() > WORTH_FILTERING:
-        return None
-    return np.flatnonzero(passes[tuple(codes)])
-
-
-@cache
-def coalesced(predicates: tuple[Predicate, ...], dimensions: tuple[Dimension, ...]) -> npt.NDArray[np.bool_]:
-    """For each cell of the dimensions whether some predicate is TRUE there [NFC V]."""
     sizes = [dimension.size for dimension in dimensions]
+    if math.prod(sizes) > MOST_FILTER_CELLS:
+        return None
     grid = np.indices(sizes).reshape(len(sizes), -1).T.astype(np.int32)
-    return np.asarray(truth_matrix(predicates, dimensions, grid).any(axis=1)).reshape(sizes)
+    passes = np.asarray(truth_matrix(tuple(node.keep), dimensions, grid).any(axis=1))
+    return CoalescedFilter(dimensions, passes.reshape(sizes))
 
 
 def level_one(plan: Plan, source: Source, functions: Iterable[UserFunction] = (), zone: tzinfo = UTC) -> Shipped:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.kernel.partials import NodePartials, encode
+from headrace.kernel.partials import NodePartials, encode, ordered_partials
 from headrace.kernel.slots import MOST_KEYS, Keys, Slots, find_slots
 from headrace.kernel.sources import NodeRows, truth
 from headrace.planner.nodes import Node
@@ -45,7 +45,7 @@ def fan_out(source: NodeRows, leaves: Sequence[Node]) -> list[NodePartials]:
     rows, whole_keys = np.concatenate(taken), np.concatenate(keys)
     slots = find_slots(whole_keys, offset)
     slice_of_slot = whole_keys[slots.first_rows] // groups.count
-    wanted = sorted({partial for leaf in leaves for partial in leaf.partials}, key=repr)
+    wanted = dict.fromkeys(partial for leaf in leaves for partial in ordered_partials(leaf))
     whole = NodePartials(
         parent.node,
         np.concatenate([own.starts_us for own in bounds])[slice_of_slot],
@@ -71,7 +71,7 @@ def part_of(whole: NodePartials, leaf: Node, begin: int, end: int) -> NodePartia
         {tree: values.slice(begin, end - begin) for tree, values in whole.groups.items()},
         {
             partial: tuple(column.slice(begin, end - begin) for column in whole.states[partial])
-            for partial in sorted(leaf.partials, key=repr)
+            for partial in ordered_partials(leaf)
         },
     )
 
@@ -86,6 +86,8 @@ def group_slots(parent: NodePartials) -> Slots:
 
 def passes(predicate: Predicate, source: NodeRows) -> Mask:
     """Whether the predicate is TRUE, for each row; by a table of all cells where there are few."""
+    if source.keep == {predicate}:
+        return np.ones(source.parent.rows, dtype=np.bool_)
     dimensions = source.parent.node.dimensions
     told = {dimension.expression for dimension in dimensions}
     cells = math.prod(dimension.size for dimension in dimensions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,18 @@ class NodePartials:
         """The cell of each row in the dimension at `place`."""
         sizes = [dimension.size for dimension in self.node.dimensions]
         return (self.cells // math.prod(sizes[place + 1 :]) % sizes[place]).astype(np.int32)
+
+
+@lru_cache(maxsize=4_096)
+def ordered_groups(node: Node) -> tuple[Expression, ...]:
+    """In the order of their columns."""
+    return tuple(sorted(node.groups, key=repr))
+
+
+@lru_cache(maxsize=4_096)
+def ordered_partials(node: Node) -> tuple[Partial, ...]:
+    """In the order of their columns."""
+    return tuple(sorted(node.partials, key=repr))
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,7 @@ Failures are rare, so first it is asked whether anything that the query looks at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +21,9 @@ from headrace.planner.leaves import demand, matched, plan_terms
 Mask = npt.NDArray[np.bool_]
 
 
-def row_errors(query: Query, evaluation: Evaluation, times_us: Integers) -> int:
-    if not any(has_failed(tree, evaluation) for tree in looked_at(query)):
+def row_errors(query: Query, looked_at: Iterable[Expression], evaluation: Evaluation, times_us: Integers) -> int:
+    """`looked_at` is what `expressions_of` the query says: it does not change from batch to batch."""
+    if not any(has_failed(tree, evaluation) for tree in looked_at):
         return 0
     renamed = plan_terms(query)
     rows = in_some_instance(query, times_us)
@@ -44,13 +44,8 @@ def row_errors(query: Query, evaluation: Evaluation, times_us: Integers) -> int:
     return total
 
 
-@cache
-def looked_at(query: Query) -> tuple[Expression, ...]:
-    """What is evaluated for the query in any case. Comparing a value with constants never fails."""
-    return tuple(dict.fromkeys(expressions_of(query)))
-
-
 def expressions_of(query: Query) -> Iterator[Expression]:
+    """What is evaluated for the query in any case. Comparing a value with constants never fails."""
     renamed, asked = plan_terms(query), demand(query)
     yield from (renamed(key.expression) for join in query.joins for key in join.keys)
     yield from (dimension.expression for dimension in asked.predicate.dimensions)
