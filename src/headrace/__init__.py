@@ -1,7 +1,36 @@
 """Headrace answers hundreds of continuous aggregate queries over one stream with one shared plan."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
 from headrace.model.functions import user_function
+
+if TYPE_CHECKING:
+    from headrace.model.schema import UserFunction
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["__version__", "user_function"]
+__all__ = ["__version__", "aggregate", "user_function"]
+
+
+def aggregate(
+    frame: Any,
+    queries: Mapping[str, str],
+    *,
+    name: str = "stream",
+    event_time: str | None = None,
+    tables: Mapping[str, Any] | None = None,
+    functions: Iterable[UserFunction] = (),
+) -> dict[str, Any]:
+    """Answer queries over the rows of a frame (Arrow, pandas or Polars) by one shared plan, in this process.
+
+    In the queries the frame is called `name`, and `tables` are static tables to join. `event_time` is the column that
+    tells the time of a row; it may be left out if there is one TIMESTAMP column only. The result of each query is a
+    frame of the kind that came in, with one row per window and group.
+    """
+    # Imported when called: importing headrace stays light.
+    from headrace.kernel.frames import aggregate_frame
+
+    return aggregate_frame(frame, queries, name=name, event_time=event_time, tables=tables or {}, functions=functions)

@@ -197,14 +197,18 @@ def plain_values(array: pa.ChunkedArray | pa.Array, data_type: DataType) -> list
     return listed
 
 
-def from_rows(rows: Iterable[tuple[Value, ...]], columns: Iterable[Column]) -> pa.Table:
-    """A table of plain values, for people to open: addresses as text."""
-    listed, declared = list(rows), list(columns)
-    arrays = []
-    for position, column in enumerate(declared):
-        values: list[Any] = [row[position] for row in listed]
+def for_people(table: pa.Table, columns: Iterable[Column]) -> pa.Table:
+    """The same table to be opened with the tools people have: addresses as text."""
+    for position, column in enumerate(columns):
         if column.type.name == "ADDRESS":
-            arrays.append(pa.array([None if value is None else format_address(value) for value in values], pa.string()))
-        else:
-            arrays.append(pa.array(values, arrow_type(column.type)))
-    return pa.table(arrays, names=[column.name for column in declared])
+            addresses = plain_values(table.column(position), column.type)
+            texts = [None if address is None else format_address(address) for address in addresses]
+            table = table.set_column(position, column.name, pa.array(texts, pa.string()))
+    return table
+
+
+def from_rows(rows: Iterable[tuple[Value, ...]], columns: Iterable[Column]) -> pa.Table:
+    """A table of plain values, for people to open."""
+    listed, declared = list(rows), list(columns)
+    arrays = [to_array([row[position] for row in listed], each.type) for position, each in enumerate(declared)]
+    return for_people(pa.table(arrays, names=[column.name for column in declared]), declared)

@@ -1,0 +1,98 @@
+"""Queries over frames of Arrow, pandas or Polars: declared from their columns, answered in this process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.kernel.answering import answer
+from headrace.model.arrow import conform, for_people
+from headrace.model.errors import UsageError
+from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
+from headrace.model.types import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, decimal
+from headrace.planner.sampling import Data
+from headrace.sql import parse_query
+
+TYPES: tuple[tuple[Callable[[pa.DataType], bool], DataType], ...] = (
+    (pa.types.is_boolean, BOOLEAN),
+    (pa.types.is_integer, BIGINT),
+    (pa.types.is_floating, DOUBLE),
+    (pa.types.is_timestamp, TIMESTAMP),
+    (pa.types.is_string, STRING),
+    (pa.types.is_large_string, STRING),
+    (pa.types.is_string_view, STRING),
+)
+
+
+def aggregate_frame(
+    frame: Any,
+    queries: Mapping[str, str],
+    *,
+    name: str,
+    event_time: str | None,
+    tables: Mapping[str, Any],
+    functions: Iterable[UserFunction],
+) -> dict[str, Any]:
+    """Results are frames of the kind that came in."""
+    rows = to_arrow(frame, name)
+    stream = Stream(name, columns_of(rows), event_time or only_time(rows, name))
+    beside = {other: to_arrow(table, other) for other, table in tables.items()}
+    declared = tuple(Table(other, columns_of(table)) for other, table in beside.items())
+    catalog = Catalog((stream,), declared, tuple(functions))
+    parsed = {query: parse_query(text, catalog) for query, text in queries.items()}
+    known = {table.name: conform(beside[table.name], table.columns) for table in declared}
+    found = answer(Data(catalog, stream, conform(rows, stream.columns), known), parsed)
+    back = RETURNED.get(library(frame), lambda table: table)
+    return {query: back(for_people(found.closed[query].table, parsed[query].result_columns())) for query in parsed}
+
+
+def library(frame: Any) -> str:
+    return type(frame).__module__.partition(".")[0]
+
+
+def to_arrow(frame: Any, name: str) -> pa.Table:
+    if isinstance(frame, pa.Table):
+        return frame
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    if library(frame) == "pandas":
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    if library(frame) == "polars" and hasattr(frame, "to_arrow"):
+        return frame.to_arrow()
+    kind = f"{type(frame).__module__}.{type(frame).__name__}"
+    raise UsageError("frame", f"'{name}' is a {kind}, not a table of Arrow, pandas or Polars")
+
+
+def to_polars(table: pa.Table) -> Any:
+    """The library is loaded, since a frame of it came in; it is no dependency."""
+    return sys.modules["polars"].from_arrow(table)
+
+
+RETURNED: Mapping[str, Callable[[pa.Table], Any]] = {"pandas": pa.Table.to_pandas, "polars": to_polars}
+
+
+def columns_of(rows: pa.Table) -> tuple[Column, ...]:
+    """The columns of types that queries know; others can't be named."""
+    return tuple(known_columns(rows))
+
+
+def known_columns(rows: pa.Table) -> Iterator[Column]:
+    for field in rows.schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_decimal128(kind):
+            yield Column(field.name, decimal(kind.precision, kind.scale))
+            continue
+        found = next((data_type for test, data_type in TYPES if test(kind)), None)
+        if found is not None:
+            yield Column(field.name, found)
+
+
+def only_time(rows: pa.Table, name: str) -> str:
+    times = [column.name for column in columns_of(rows) if column.type == TIMESTAMP]
+    if len(times) == 1:
+        return times[0]
+    problem = f"'{name}' has {'no' if not times else 'several'} TIMESTAMP columns"
+    raise UsageError("event-time", problem, hint="say which one tells the time of a row: event_time='...'")
