@@ -15,7 +15,6 @@ from headrace.kernel.partials import NodePartials, combine
 from headrace.kernel.row_errors import expressions_of, row_errors
 from headrace.kernel.sources import NodeRows, StreamRows
 from headrace.kernel.states import check_supported
-from headrace.model.arrow import from_rows
 from headrace.model.expressions import Expression
 from headrace.model.query import Query
 from headrace.planner.cost import Constants, Cost
@@ -66,8 +65,7 @@ def answer(
         check_supported(query)
     run = Run()
     if data.rows.num_rows == data.rows[data.stream.event_time].null_count:
-        empty = {name: Closed(from_rows([], query.result_columns()), 0, 0, 0) for name, query in queries.items()}
-        return Answers(empty, data.rows.num_rows, data.rows.num_rows)
+        return Answers({name: close(query, []) for name, query in queries.items()}, *(data.rows.num_rows,) * 2)
     chosen = plan or plan_for(data, queries, batch_rows)
     run.looked_at = {name: tuple(dict.fromkeys(expressions_of(query))) for name, query in queries.items()}
     for begin in range(0, data.rows.num_rows, batch_rows):

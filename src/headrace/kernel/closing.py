@@ -54,6 +54,10 @@ def close(
     max_empty: int = MAX_EMPTY,
 ) -> Closed:
     """All windows of the query over the rows of its leaf, or leaves if its partials came different ways."""
+    if not parts:
+        columns = query.result_columns()
+        schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+        return Closed(schema.empty_table(), windows=0, errors=0, left_out=0)
     groups, left_out = grouped(query, parts, max_empty)
     known, errors = lowered(query, groups)
     windows = len(np.unique(groups.instances))
@@ -64,12 +68,12 @@ def close(
         taken = pa.array(np.flatnonzero(np.asarray(pc.fill_null(passes.values, False))))
         known, rows = {tree: values.take(taken) for tree, values in known.items()}, len(taken)
     results = Evaluation({}, rows, functions, zone, known)
-    columns = [results.evaluate(output.expression) for output in query.outputs]
+    outputs = [results.evaluate(output.expression) for output in query.outputs]
     orders = [results.evaluate(order.expression) for order in query.order_by]
-    errors += sum(failures(each) for each in (*columns, *orders))
+    errors += sum(failures(each) for each in (*outputs, *orders))
     order = in_order(query, known, [each.values for each in orders])
     names = [output.name for output in query.outputs]
-    table = pa.table([each.values for each in columns], names=names) if columns else pa.table({})
+    table = pa.table([each.values for each in outputs], names=names)
     return Closed(table.take(pa.array(order)), windows, errors, left_out)
 
 

@@ -1,0 +1,155 @@
+"""The interchange table: what leaves level 1, what a slice store keeps and what an edge sends, all in one form.
+
+There is one table per layout, that is per types of groups and states. Nodes of the same layout share a table and are
+told apart by their ids, which are digests of what a node means: the same in every plan, process and machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.kernel.partials import NodePartials, ordered_groups, ordered_partials
+from headrace.kernel.states import KINDS
+from headrace.model.arrow import arrow_type
+from headrace.model.errors import DataError
+from headrace.model.types import TIMESTAMP
+from headrace.planner.nodes import Node
+
+VERSION = 1
+HEADER = b"headrace.interchange"
+DIGEST_BYTES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was counted while rows were read; errors by query, event times None without rows."""
+
+    rows: int = 0
+    late: int = 0
+    future: int = 0
+    dropped: int = 0
+    errors: Mapping[str, int] = field(default_factory=dict)
+    lowest_us: int | None = None
+    highest_us: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Shipment:
+    """Partials of shipped nodes, one table per layout, and the counts beside them."""
+
+    tables: tuple[pa.Table, ...]
+    counts: Counts
+
+
+def node_id(stream: str, node: Node) -> str:
+    """A digest of stream, joins, cuts, kept rows and group-bys. Slices and states are told by the rows themselves."""
+    dimensions = [(repr(each.expression), each.kind.value, repr(each.marks)) for each in node.dimensions]
+    keep = sorted(repr(predicate.tree) for predicate in node.keep)
+    meaning = repr((VERSION, stream, dimensions, keep, [repr(tree) for tree in ordered_groups(node)]))
+    return blake2b(meaning.encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def layout_of(node: Node) -> pa.Schema:
+    """node, slice_start, slice_end, cell, then a column per group and the columns of each partial's state."""
+    fields = [
+        pa.field("node", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("slice_start", arrow_type(TIMESTAMP)),
+        pa.field("slice_end", arrow_type(TIMESTAMP)),
+        pa.field("cell", pa.int64()),
+    ]
+    fields += [pa.field(f"group_{place}", arrow_type(tree.type)) for place, tree in enumerate(ordered_groups(node))]
+    for place, partial in enumerate(ordered_partials(node)):
+        argument = partial.arguments[0].type if partial.arguments else None
+        columns = KINDS[partial.kind].columns(argument)
+        fields += [pa.field(f"{partial.kind}_{place}_{number}", each) for number, each in enumerate(columns)]
+    return pa.schema(fields)
+
+
+def pack(stream: str, parts: Iterable[NodePartials]) -> tuple[pa.Table, ...]:
+    """One table per layout."""
+    tables: dict[pa.Schema, list[pa.Table]] = {}
+    for part in parts:
+        schema = layout_of(part.node)
+        tables.setdefault(schema, []).append(to_table(stream, part, schema))
+    return tuple(pa.concat_tables(same).unify_dictionaries() for same in tables.values())
+
+
+def to_table(stream: str, part: NodePartials, schema: pa.Schema) -> pa.Table:
+    codes = pa.array(np.zeros(part.rows, dtype=np.int32))
+    columns = [
+        pa.DictionaryArray.from_arrays(codes, pa.array([node_id(stream, part.node)])),
+        pa.array(part.starts_us).cast(arrow_type(TIMESTAMP)),
+        pa.array(part.ends_us).cast(arrow_type(TIMESTAMP)),
+        pa.array(part.cells),
+        *(part.groups[tree] for tree in ordered_groups(part.node)),
+        *(column for partial in ordered_partials(part.node) for column in part.states[partial]),
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def unpack(stream: str, tables: Iterable[pa.Table], nodes: Iterable[Node]) -> list[NodePartials]:
+    """The rows of these nodes; those of nodes that are not asked for are left."""
+    wanted = {(node_id(stream, node), layout_of(node)): node for node in nodes}
+    found = []
+    for table in tables:
+        ids = table["node"].combine_chunks()
+        if isinstance(ids, pa.ChunkedArray):
+            ids = pa.concat_arrays(ids.chunks) if ids.num_chunks else pa.array([], table.schema.field("node").type)
+        codes = np.asarray(ids.indices)
+        for place, name in enumerate(ids.dictionary.to_pylist()):
+            node = wanted.get((name, table.schema.remove_metadata()))
+            if node is not None:
+                found.append(from_table(node, table.take(pa.array(np.flatnonzero(codes == place)))))
+    return found
+
+
+def from_table(node: Node, table: pa.Table) -> NodePartials:
+    columns = [flat(column) for column in table.columns]
+    starts, ends, cells = (np.asarray(column.cast(pa.int64())) for column in columns[1:4])
+    groups, place = {}, 4
+    for tree in ordered_groups(node):
+        groups[tree], place = columns[place], place + 1
+    states = {}
+    for partial in ordered_partials(node):
+        argument = partial.arguments[0].type if partial.arguments else None
+        width = len(KINDS[partial.kind].columns(argument))
+        states[partial], place = tuple(columns[place : place + width]), place + width
+    return NodePartials(node, starts, ends, cells, groups, states)
+
+
+def flat(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def to_bytes(shipment: Shipment) -> bytes:
+    """Arrow streams one after the other; the first has no rows, and says version, counts and how many follow."""
+    header = {"version": VERSION, "tables": len(shipment.tables), "counts": asdict(shipment.counts)}
+    sink = pa.BufferOutputStream()
+    empty = pa.schema([], metadata={HEADER: json.dumps(header).encode()})
+    for table in (pa.table([], schema=empty), *shipment.tables):
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+    return bytes(sink.getvalue())
+
+
+def from_bytes(raw: bytes) -> Shipment:
+    source = pa.BufferReader(raw)
+    try:
+        metadata = pa.ipc.open_stream(source).read_all().schema.metadata or {}
+        header = json.loads(metadata[HEADER])
+    except (pa.ArrowInvalid, KeyError, OSError, ValueError) as problem:
+        raise DataError("interchange", "these bytes are no interchange tables", detail=str(problem)) from None
+    if header["version"] != VERSION:
+        detail = f"they have version {header['version']}, this program reads {VERSION}"
+        raise DataError("interchange-version", "these interchange tables are of another version", detail=detail)
+    try:
+        tables = tuple(pa.ipc.open_stream(source).read_all() for _ in range(header["tables"]))
+    except (pa.ArrowInvalid, OSError) as problem:
+        raise DataError("interchange", "these interchange tables are damaged", detail=str(problem)) from None
+    return Shipment(tables, Counts(**header["counts"]))

@@ -1,0 +1,119 @@
+"""Partials survive the way through interchange tables and bytes, and say what they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.kernel.answering import Run, close_all, plan_for, take_batch
+from headrace.kernel.interchange import (
+    Counts,
+    Shipment,
+    from_bytes,
+    layout_of,
+    node_id,
+    pack,
+    to_bytes,
+    unpack,
+)
+from headrace.kernel.row_errors import expressions_of
+from headrace.model.errors import DataError
+from headrace.model.query import Query
+from headrace.planner.leaves import demand, leaves_of
+from headrace.planner.plan import Plan
+from headrace.sql import parse_query
+from tests.oracle.tables import Row
+from tests.oracle.test_kernel import CATALOG, cases, data_of
+
+COUNTS = Counts(rows=7, late=1, future=2, dropped=3, errors={"q": 4}, lowest_us=-5, highest_us=6)
+
+
+def shipped(run: Run, plan: Plan) -> Run:
+    """The same run, with every partial sent through bytes."""
+    nodes = {plan.nodes[place].node: place for place in plan.shipped}
+    sent = Run(rows=run.rows, dropped=run.dropped, errors=run.errors)
+    for batch in zip(*run.partials.values(), strict=True):
+        received = from_bytes(to_bytes(Shipment(pack("r", batch), COUNTS)))
+        assert received.counts == COUNTS
+        for part in unpack("r", received.tables, nodes):
+            sent.partials.setdefault(nodes[part.node], []).append(part)
+    return sent
+
+
+def told(closed: Any) -> list[Any]:
+    return [repr(closed[name].table.to_pylist()) for name in closed]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(cases(), st.sampled_from([3, 100]))
+def test_answers_are_the_same_after_the_journey(case: tuple[dict[str, Query], list[Row]], batch_rows: int) -> None:
+    asked, table = case
+    data = data_of(table)
+    plan = plan_for(data, asked)
+    run = Run(looked_at={name: tuple(expressions_of(query)) for name, query in asked.items()})
+    for begin in range(0, len(table), batch_rows):
+        take_batch(run, data.rows.slice(begin, batch_rows), data, asked, plan)
+    expected = close_all(run, plan, data, asked, 3)
+    assert told(close_all(shipped(run, plan), plan, data, asked, 3)) == told(expected)
+
+
+def leaf(text: str) -> Any:
+    (found,) = leaves_of({"q": demand(parse_query(text, CATALOG))})
+    return found.node
+
+
+def test_an_id_says_what_a_node_means() -> None:
+    base = leaf("SELECT s, sum(x) FROM r [RANGE 60] WHERE i > 3 GROUP BY s")
+    same = leaf("SELECT s, sum(x), max(d) FROM r [RANGE 7 SLIDE 2] WHERE 3 < i GROUP BY s")
+    assert node_id("r", base) == node_id("r", same), "slices and states do not belong to it"
+    others = [
+        ("r", leaf("SELECT s, sum(x) FROM r [RANGE 60] WHERE i > 4 GROUP BY s")),
+        ("r", leaf("SELECT u, sum(x) FROM r [RANGE 60] WHERE i > 3 GROUP BY u")),
+        ("other", base),
+    ]
+    assert len({node_id("r", base), *(node_id(*each) for each in others)}) == 4
+
+
+SOME_QUERY = "SELECT s, sum(x) FROM r [RANGE 60] WHERE (i > 3 AND b) OR u = 'z' GROUP BY s, j"
+
+
+def test_an_id_is_the_same_in_every_process() -> None:
+    names = "SOME_QUERY, leaf, node_id"
+    code = f"from tests.kernel.test_interchange import {names}\nprint(node_id('r', leaf(SOME_QUERY)), end='')"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert found == {
+        node_id("r", leaf("SELECT s, sum(x) FROM r [RANGE 60] WHERE (i > 3 AND b) OR u = 'z' GROUP BY s, j"))
+    }
+
+
+def test_the_columns_of_a_layout() -> None:
+    node = leaf("SELECT s, i, sum(x), count(*), max(d) FROM r [RANGE 60] GROUP BY s, i")
+    names = layout_of(node).names
+    assert names[:6] == ["node", "slice_start", "slice_end", "cell", "group_0", "group_1"]
+    assert sorted(name.partition("_")[0] for name in names[6:]) == ["count", "max", "sum", "sum"]
+
+
+@pytest.mark.parametrize("raw", [b"", b"not arrow", to_bytes(Shipment((), COUNTS))[:40]])
+def test_damaged_bytes_are_refused(raw: bytes) -> None:
+    with pytest.raises(DataError, match="interchange tables"):
+        from_bytes(raw)
+
+
+def test_another_version_is_refused() -> None:
+    raw = to_bytes(Shipment((), COUNTS)).replace(b'"version": 1', b'"version": 9')
+    with pytest.raises(DataError, match="another version"):
+        from_bytes(raw)
