@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.answering import Run, close_all, plan_for, take_batch
+from headrace.kernel.answering import Reader, Run, close_all, plan_for
 from headrace.kernel.interchange import (
     Counts,
     Shipment,
@@ -21,7 +21,6 @@ from headrace.kernel.interchange import (
     to_bytes,
     unpack,
 )
-from headrace.kernel.row_errors import expressions_of
 from headrace.model.errors import DataError
 from headrace.model.query import Query
 from headrace.planner.leaves import demand, leaves_of
@@ -55,9 +54,9 @@ def test_answers_are_the_same_after_the_journey(case: tuple[dict[str, Query], li
     asked, table = case
     data = data_of(table)
     plan = plan_for(data, asked)
-    run = Run(looked_at={name: tuple(expressions_of(query)) for name, query in asked.items()})
+    run, reader = Run(), Reader(data, asked, plan)
     for begin in range(0, len(table), batch_rows):
-        take_batch(run, data.rows.slice(begin, batch_rows), data, asked, plan)
+        reader.take_batch(run, data.rows.slice(begin, batch_rows))
     expected = close_all(run, plan, data, asked, 3)
     assert told(close_all(shipped(run, plan), plan, data, asked, 3)) == told(expected)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,18 +12,20 @@ import pyarrow.compute as pc
 from headrace.kernel.closing import MAX_EMPTY, Closed, close
 from headrace.kernel.computing import compute, finest_dimensions, level_one
 from headrace.kernel.partials import NodePartials, combine
-from headrace.kernel.row_errors import expressions_of, row_errors
+from headrace.kernel.row_errors import RowErrors
 from headrace.kernel.sources import NodeRows, StreamRows
 from headrace.kernel.states import check_supported
-from headrace.model.expressions import Expression
+from headrace.model.arrow import one_array
 from headrace.model.query import Query
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.leaves import demand
 from headrace.planner.making import make_plan
 from headrace.planner.plan import Plan
-from headrace.planner.sampling import Data, draw, with_partners
+from headrace.planner.sampling import Data, Partners, draw
 
 BATCH_ROWS = 1_000_000
+CHUNK_ROWS = 125_000
+"""A column of so many numbers fits a processor's cache."""
 Report = Callable[[int, int], None]
 
 
@@ -35,7 +37,6 @@ class Run:
     rows: int = 0
     dropped: int = 0
     errors: dict[str, int] = field(default_factory=dict)
-    looked_at: dict[str, tuple[Expression, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,30 +68,44 @@ def answer(
     if data.rows.num_rows == data.rows[data.stream.event_time].null_count:
         return Answers({name: close(query, []) for name, query in queries.items()}, *(data.rows.num_rows,) * 2)
     chosen = plan or plan_for(data, queries, batch_rows)
-    run.looked_at = {name: tuple(dict.fromkeys(expressions_of(query))) for name, query in queries.items()}
+    reader = Reader(data, queries, chosen)
     for begin in range(0, data.rows.num_rows, batch_rows):
         if report is not None:
             report(begin, data.rows.num_rows)
-        take_batch(run, data.rows.slice(begin, batch_rows), data, queries, chosen)
+        reader.take_batch(run, data.rows.slice(begin, batch_rows))
     closed = close_all(run, chosen, data, queries, max_empty)
     return Answers(closed, run.rows, run.dropped)
 
 
-def take_batch(run: Run, rows: pa.Table, data: Data, queries: Mapping[str, Query], plan: Plan) -> None:
-    known = rows[data.stream.event_time]
-    timed = rows.filter(pc.is_valid(known)) if known.null_count else rows
-    run.rows += rows.num_rows
-    run.dropped += rows.num_rows - timed.num_rows
-    if timed.num_rows == 0:
-        return
-    evaluation = with_partners(timed, data, list(queries.values()))
-    times_us = np.asarray(timed[data.stream.event_time].combine_chunks().cast(pa.int64()))
-    source = StreamRows(evaluation, times_us, finest_dimensions(plan))
-    for place, partials in level_one(plan, source, data.catalog.functions, data.stream.zone).items():
-        run.partials.setdefault(place, []).append(partials)
-    for name, query in queries.items():
-        found = row_errors(query, run.looked_at[name], evaluation, times_us)
-        run.errors[name] = run.errors.get(name, 0) + found
+class Reader:
+    """Reads batches for the same queries and plan."""
+
+    def __init__(self, data: Data, queries: Mapping[str, Query], plan: Plan) -> None:
+        self.data = data
+        self.plan = plan
+        self.partners = Partners(data, queries.values())
+        self.errors = RowErrors(queries)
+        self.finest = finest_dimensions(plan)
+
+    def take_batch(self, run: Run, rows: pa.Table) -> None:
+        stream = self.data.stream
+        times = rows[stream.event_time]
+        timed = rows.filter(pc.is_valid(times)) if times.null_count else rows
+        run.rows += rows.num_rows
+        run.dropped += rows.num_rows - timed.num_rows
+        found = level_one(self.plan, self.chunks(run, timed), self.data.catalog.functions, stream.zone)
+        for place, partials in found.items():
+            run.partials.setdefault(place, []).append(partials)
+
+    def chunks(self, run: Run, rows: pa.Table) -> Iterator[StreamRows]:
+        """The rows in pieces, with their partners beside them; what fails on them is counted."""
+        for begin in range(0, rows.num_rows, CHUNK_ROWS):
+            piece = rows.slice(begin, CHUNK_ROWS)
+            evaluation = self.partners.evaluation(piece)
+            times_us = np.asarray(one_array(piece[self.data.stream.event_time]).cast(pa.int64()))
+            yield StreamRows(evaluation, times_us, self.finest)
+            for name, failed in self.errors.count(evaluation, times_us).items():
+                run.errors[name] = run.errors.get(name, 0) + failed
 
 
 def close_all(run: Run, plan: Plan, data: Data, queries: Mapping[str, Query], max_empty: int) -> Mapping[str, Closed]:

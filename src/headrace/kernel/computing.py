@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from headrace.kernel.coding import slice_codes
 from headrace.kernel.fanning import fan_out, is_fanned_out
-from headrace.kernel.partials import Encoded, Integers, NodePartials, ordered_groups, ordered_partials
+from headrace.kernel.partials import Encoded, Integers, NodePartials, combine, ordered_groups, ordered_partials
 from headrace.kernel.slots import Codes, Keys
 from headrace.kernel.sources import NodeRows, Rows, Source, truth
 from headrace.model.expressions import Expression
@@ -108,16 +108,23 @@ def coalesced(node: Node) -> CoalescedFilter | None:
     return CoalescedFilter(dimensions, passes.reshape(sizes))
 
 
-def level_one(plan: Plan, source: Source, functions: Iterable[UserFunction] = (), zone: tzinfo = UTC) -> Shipped:
-    """All nodes along the tree; what is shipped is given, by its place in the plan."""
-    computed: dict[int, NodePartials] = {}
-    for place, each in enumerate(plan.nodes):
-        if each.parent == STREAM:
-            computed[place] = compute(each.node, source)
+def level_one(
+    plan: Plan, sources: Iterable[Source], functions: Iterable[UserFunction] = (), zone: tzinfo = UTC
+) -> Shipped:
+    """All nodes along the tree; what is shipped is given, by its place in the plan.
+
+    The rows come in chunks, small enough for a processor's cache; what is computed from nodes is computed once.
+    """
+    parts: dict[int, list[NodePartials]] = {place: [] for place in plan.children(STREAM)}
+    for source in sources:
+        for place, computed_so_far in parts.items():
+            computed_so_far.append(compute(plan.nodes[place].node, source))
+    computed = {place: combine(each) for place, each in parts.items() if each}
+    for place in range(len(plan.nodes)):
         children = {child: plan.nodes[child].node for child in plan.children(place)}
-        if children:
+        if children and place in computed:
             computed |= compute_all(children, NodeRows(computed[place], functions, zone))
-    return {place: computed[place] for place in sorted(plan.shipped)}
+    return {place: computed[place] for place in sorted(plan.shipped) if place in computed}
 
 
 def compute_all(nodes: Mapping[int, Node], source: NodeRows) -> Mapping[int, NodePartials]:

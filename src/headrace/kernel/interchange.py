@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.kernel.partials import NodePartials, ordered_groups, ordered_partials
 from headrace.kernel.states import KINDS
-from headrace.model.arrow import arrow_type
+from headrace.model.arrow import arrow_type, one_array
 from headrace.model.errors import DataError
 from headrace.model.types import TIMESTAMP
 from headrace.planner.nodes import Node
@@ -98,9 +98,7 @@ def unpack(stream: str, tables: Iterable[pa.Table], nodes: Iterable[Node]) -> li
     wanted = {(node_id(stream, node), layout_of(node)): node for node in nodes}
     found = []
     for table in tables:
-        ids = table["node"].combine_chunks()
-        if isinstance(ids, pa.ChunkedArray):
-            ids = pa.concat_arrays(ids.chunks) if ids.num_chunks else pa.array([], table.schema.field("node").type)
+        ids = one_array(table["node"])
         codes = np.asarray(ids.indices)
         for place, name in enumerate(ids.dictionary.to_pylist()):
             node = wanted.get((name, table.schema.remove_metadata()))
@@ -110,7 +108,7 @@ def unpack(stream: str, tables: Iterable[pa.Table], nodes: Iterable[Node]) -> li
 
 
 def from_table(node: Node, table: pa.Table) -> NodePartials:
-    columns = [flat(column) for column in table.columns]
+    columns = [one_array(column) for column in table.columns]
     starts, ends, cells = (np.asarray(column.cast(pa.int64())) for column in columns[1:4])
     groups, place = {}, 4
     for tree in ordered_groups(node):
@@ -121,10 +119,6 @@ def from_table(node: Node, table: pa.Table) -> NodePartials:
         width = len(KINDS[partial.kind].columns(argument))
         states[partial], place = tuple(columns[place : place + width]), place + width
     return NodePartials(node, starts, ends, cells, groups, states)
-
-
-def flat(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def to_bytes(shipment: Shipment) -> bytes:

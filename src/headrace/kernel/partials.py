@@ -82,6 +82,8 @@ def encode(values: pa.Array) -> Encoded:
 
 def combine(parts: Sequence[NodePartials]) -> NodePartials:
     """Rows of one node from several tasks, batches or plans as one row per slice, cell and group."""
+    if len(parts) == 1:
+        return parts[0]
     whole = concatenate(parts)
     keys = Keys(whole.rows)
     for column in (whole.starts_us, whole.ends_us, whole.cells):
@@ -110,8 +112,6 @@ def merged(whole: NodePartials, slots: Slots) -> NodePartials:
 
 def concatenate(parts: Sequence[NodePartials]) -> NodePartials:
     first = parts[0]
-    if len(parts) == 1:
-        return first
     return NodePartials(
         first.node,
         np.concatenate([part.starts_us for part in parts]),

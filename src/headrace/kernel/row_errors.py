@@ -5,7 +5,7 @@ Failures are rare, so first it is asked whether anything that the query looks at
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,22 @@ from headrace.planner.leaves import demand, matched, plan_terms
 Mask = npt.NDArray[np.bool_]
 
 
-def row_errors(query: Query, looked_at: Iterable[Expression], evaluation: Evaluation, times_us: Integers) -> int:
-    """`looked_at` is what `expressions_of` the query says: it does not change from batch to batch."""
-    if not any(has_failed(tree, evaluation) for tree in looked_at):
-        return 0
+class RowErrors:
+    """Counts for the same queries, batch by batch."""
+
+    def __init__(self, queries: Mapping[str, Query]) -> None:
+        self.queries = queries
+        self.looked_at = {name: frozenset(expressions_of(query)) for name, query in queries.items()}
+        self.expressions = frozenset(tree for trees in self.looked_at.values() for tree in trees)
+
+    def count(self, evaluation: Evaluation, times_us: Integers) -> Mapping[str, int]:
+        """Of each query for which something failed."""
+        failing = {tree for tree in self.expressions if has_failed(tree, evaluation)}
+        concerned = [name for name, trees in self.looked_at.items() if failing & trees] if failing else []
+        return {name: row_errors(self.queries[name], evaluation, times_us) for name in concerned}
+
+
+def row_errors(query: Query, evaluation: Evaluation, times_us: Integers) -> int:
     renamed = plan_terms(query)
     rows = in_some_instance(query, times_us)
     total = sum(failed(renamed(key.expression), evaluation, rows) for join in query.joins for key in join.keys)

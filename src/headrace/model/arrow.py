@@ -52,10 +52,15 @@ def conform(table: pa.Table, columns: Iterable[Column], zone: tzinfo = UTC) -> p
     return pa.table(arrays, names=[column.name for column in columns])
 
 
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """The column in one piece; without a copy if it is in one piece already."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
 def convert(array: pa.ChunkedArray, column: Column, zone: tzinfo) -> pa.Array:
-    flat = array.combine_chunks()
-    if isinstance(flat, pa.ChunkedArray):
-        flat = pa.concat_arrays(flat.chunks) if flat.num_chunks else pa.array([], flat.type)
+    flat = one_array(array)
     if pa.types.is_dictionary(flat.type):
         flat = flat.dictionary_decode()
     if pa.types.is_null(flat.type):

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.expressions.evaluation import Evaluation
 from headrace.expressions.joins import DuplicateKeyError, partners
+from headrace.model.arrow import one_array
 from headrace.model.errors import DataError
 from headrace.model.expressions import Expression, columns_in
 from headrace.model.query import Join, Query
@@ -47,8 +48,8 @@ def draw(
     if counted.num_rows == 0:
         raise DataError("no-data", f"there is no row with an event time in {data.stream.name}")
     rows = counted if sample_rows is None else some_of(counted, sample_rows, seed)
-    times = rows[data.stream.event_time].combine_chunks().cast(pa.int64())
-    return Sample(with_partners(rows, data, list(queries)), np.asarray(times), float(counted.num_rows))
+    times = one_array(rows[data.stream.event_time]).cast(pa.int64())
+    return Sample(Partners(data, queries).evaluation(rows), np.asarray(times), float(counted.num_rows))
 
 
 def middle(rows: pa.Table, batch_rows: int | None) -> pa.Table:
@@ -64,28 +65,32 @@ def some_of(rows: pa.Table, count: int, seed: int) -> pa.Table:
     return rows.take(pa.array(np.sort(rng.choice(rows.num_rows, count, replace=False))))
 
 
-def with_partners(rows: pa.Table, data: Data, queries: Sequence[Query]) -> Evaluation:
-    """Columns of the stream by its name, columns of a joined table by the join's identity, and who has a partner.
+class Partners:
+    """Puts beside rows their partners in the static tables, with the columns that the queries name and no others."""
 
-    Only the columns that the queries name are there.
-    """
-    stream, functions = data.stream, data.catalog.functions
-    needed = {column.name for query in queries for tree in query.expressions() for column in columns_in(tree)}
-    columns = {(stream.name, name): rows[name].combine_chunks() for name in rows.column_names if name in needed}
-    plain = Evaluation(columns, rows.num_rows, functions, stream.zone)
-    known: dict[Expression, pa.Array] = {}
-    joins = list(distinct_joins(queries))
-    keys = {key.expression for join in joins for key in join.keys}
-    encoded = {tree: plain.evaluate(tree).values.dictionary_encode() for tree in keys}
-    for join in joins:
-        table = table_of(join, data.tables)
-        places = look_up(join, table, [encoded[key.expression] for key in join.keys])
-        known[matched(join)] = pa.array(places >= 0)
-        taken = pa.array(places, mask=places < 0)
-        identity = join_identity(join)
-        beside = [name for name in table.column_names if name in needed]
-        columns |= {(identity, name): table[name].combine_chunks().take(taken) for name in beside}
-    return Evaluation(columns, rows.num_rows, functions, stream.zone, known)
+    def __init__(self, data: Data, queries: Iterable[Query]) -> None:
+        asked = list(queries)
+        self.data = data
+        self.joins = list(distinct_joins(asked))
+        self.needed = {column.name for query in asked for tree in query.expressions() for column in columns_in(tree)}
+        self.keys = {key.expression for join in self.joins for key in join.keys}
+
+    def evaluation(self, rows: pa.Table) -> Evaluation:
+        """Columns of the stream by its name, of a joined table by the join's identity, and who has a partner."""
+        stream, functions = self.data.stream, self.data.catalog.functions
+        names = [name for name in rows.column_names if name in self.needed]
+        columns = {(stream.name, name): one_array(rows[name]) for name in names}
+        plain = Evaluation(columns, rows.num_rows, functions, stream.zone)
+        known: dict[Expression, pa.Array] = {}
+        encoded = {tree: plain.evaluate(tree).values.dictionary_encode() for tree in self.keys}
+        for join in self.joins:
+            table, identity = table_of(join, self.data.tables), join_identity(join)
+            places = look_up(join, table, [encoded[key.expression] for key in join.keys])
+            known[matched(join)] = pa.array(places >= 0)
+            taken = pa.array(places, mask=places < 0)
+            beside = [name for name in table.column_names if name in self.needed]
+            columns |= {(identity, name): one_array(table[name]).take(taken) for name in beside}
+        return Evaluation(columns, rows.num_rows, functions, stream.zone, known)
 
 
 def distinct_joins(queries: Iterable[Query]) -> Iterator[Join]:
@@ -102,7 +107,7 @@ def table_of(join: Join, tables: Mapping[str, pa.Table]) -> pa.Table:
 def look_up(join: Join, table: pa.Table, keys: Sequence[pa.Array]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     names = [key.column for key in join.keys]
     try:
-        return partners(keys, [table[name].combine_chunks() for name in names])
+        return partners(keys, [one_array(table[name]) for name in names])
     except DuplicateKeyError as problem:
         row = {name: table[name][problem.rows[0]].as_py() for name in names}
         shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
