@@ -23,6 +23,7 @@ from headrace.predicates import (
     fragments,
     implies,
     observed_cells,
+    truth_grid,
     truth_matrix,
     union_dimensions,
 )
@@ -107,6 +108,10 @@ def test_cells_decide_every_predicate(texts: list[str], table: list[dict[str, An
         assert found.max() < dimension.size
     cells, of_row = observed_cells(codes, len(table))
     truth = truth_matrix(predicates, dimensions, cells)[of_row]
+    if math.prod(dimension.size for dimension in dimensions) <= 100_000:
+        for place, each in enumerate(predicates):
+            grid = truth_grid(each, dimensions)
+            assert (grid[tuple(cells.T)][of_row] == truth[:, place]).all()
     assert truth.tolist() == [[holds(each, row) for each in predicates] for row in table]
 
 

@@ -21,7 +21,7 @@ from headrace.model.expressions import Expression
 from headrace.model.schema import UserFunction
 from headrace.planner.nodes import EVERYTHING, Node
 from headrace.planner.plan import STREAM, Plan
-from headrace.predicates import Dimension, truth_matrix, union_dimensions
+from headrace.predicates import Dimension, truth_grid, union_dimensions
 
 Shipped = Mapping[int, NodePartials]
 """Rows of shipped nodes, by the place of the node in the plan."""
@@ -103,9 +103,10 @@ def coalesced(node: Node) -> CoalescedFilter | None:
     sizes = [dimension.size for dimension in dimensions]
     if math.prod(sizes) > MOST_FILTER_CELLS:
         return None
-    grid = np.indices(sizes).reshape(len(sizes), -1).T.astype(np.int32)
-    passes = np.asarray(truth_matrix(tuple(node.keep), dimensions, grid).any(axis=1))
-    return CoalescedFilter(dimensions, passes.reshape(sizes))
+    passes = np.zeros(sizes, dtype=np.bool_)
+    for predicate in node.keep:
+        passes |= truth_grid(predicate, dimensions)
+    return CoalescedFilter(dimensions, passes)
 
 
 def level_one(

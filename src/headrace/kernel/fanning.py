@@ -14,7 +14,7 @@ from headrace.kernel.partials import NodePartials, encode, ordered_partials
 from headrace.kernel.slots import MOST_KEYS, Keys, Slots, find_slots
 from headrace.kernel.sources import NodeRows, truth
 from headrace.planner.nodes import Node
-from headrace.predicates import Dimension, Predicate, truth_matrix
+from headrace.predicates import Dimension, Predicate, truth_grid
 from headrace.windows import slices_holding
 
 Mask = npt.NDArray[np.bool_]
@@ -98,8 +98,4 @@ def passes(predicate: Predicate, source: NodeRows) -> Mask:
 
 @lru_cache(maxsize=4_096)
 def truth_of_cells(predicate: Predicate, dimensions: tuple[Dimension, ...]) -> Mask:
-    sizes = [dimension.size for dimension in dimensions]
-    if not sizes:
-        return np.array([bool(predicate.table)])
-    grid = np.indices(sizes).reshape(len(sizes), -1).T.astype(np.int32)
-    return np.asarray(truth_matrix([predicate], dimensions, grid)[:, 0])
+    return truth_grid(predicate, dimensions).reshape(-1)

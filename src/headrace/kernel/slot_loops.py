@@ -45,30 +45,37 @@ def place_of(key: int, bits: int) -> int:
 
 @compiled
 def hashed_slots(keys: Integers, bits: int, slots: Integers, first_rows: Integers) -> int:
-    """The same through an open-addressing table of 2 ** bits places, doubled whenever it is half full."""
-    table = np.full(1 << bits, EMPTY, dtype=np.int64)
+    """The same through an open-addressing table of 2 ** bits places, doubled whenever it is half full.
+
+    Keys stand beside their slots, so that a search touches one place of memory.
+    """
+    known_keys = np.empty(1 << bits, dtype=np.int64)
+    known_slots = np.full(1 << bits, EMPTY, dtype=np.int32)
     mask = (1 << bits) - 1
     count = 0
     for row in range(len(keys)):
         key = keys[row]
         place = place_of(key, bits)
-        slot = table[place]
-        while slot != EMPTY and keys[first_rows[slot]] != key:
+        while known_slots[place] != EMPTY and known_keys[place] != key:
             place = (place + 1) & mask
-            slot = table[place]
+        slot = known_slots[place]
         if slot == EMPTY:
-            slot = count
-            table[place] = slot
+            slot = np.int32(count)
+            known_keys[place] = key
+            known_slots[place] = slot
             first_rows[slot] = row
             count += 1
             if 2 * count > mask:
                 bits += 1
                 mask = (1 << bits) - 1
-                table = np.full(1 << bits, EMPTY, dtype=np.int64)
-                for known in range(count):
-                    place = place_of(keys[first_rows[known]], bits)
-                    while table[place] != EMPTY:
+                known_keys = np.empty(1 << bits, dtype=np.int64)
+                known_slots = np.full(1 << bits, EMPTY, dtype=np.int32)
+                for other in range(count):
+                    again = keys[first_rows[other]]
+                    place = place_of(again, bits)
+                    while known_slots[place] != EMPTY:
                         place = (place + 1) & mask
-                    table[place] = known
+                    known_keys[place] = again
+                    known_slots[place] = other
         slots[row] = slot
     return count

@@ -1,6 +1,14 @@
 """Atoms, dimensions, cells and fragments of predicates."""
 
-from headrace.predicates.cells import coalesce, final_aggregation, fragments, implies, observed_cells, truth_matrix
+from headrace.predicates.cells import (
+    coalesce,
+    final_aggregation,
+    fragments,
+    implies,
+    observed_cells,
+    truth_grid,
+    truth_matrix,
+)
 from headrace.predicates.dimensions import Cut, Dimension, Kind
 from headrace.predicates.predicate import Predicate, union_dimensions
 
@@ -14,6 +22,7 @@ __all__ = [
     "fragments",
     "implies",
     "observed_cells",
+    "truth_grid",
     "truth_matrix",
     "union_dimensions",
 ]

@@ -35,6 +35,17 @@ def truth_matrix(predicates: Sequence[Predicate], dimensions: Sequence[Dimension
     return result
 
 
+def truth_grid(predicate: Predicate, dimensions: Sequence[Dimension]) -> Bits:
+    """Whether the predicate is TRUE, for every cell of the dimensions, which cover its own: one axis for each."""
+    places = {dimension.expression: place for place, dimension in enumerate(dimensions)}
+    axes = [places[own.expression] for own in predicate.dimensions]
+    finer = [dimensions[axis].coarsen(own) for axis, own in zip(axes, predicate.dimensions, strict=True)]
+    table = predicate.table[np.ix_(*finer)] if finer else predicate.table
+    ordered = np.transpose(table, np.argsort(axes)) if axes else table
+    shape = [dimension.size if place in axes else 1 for place, dimension in enumerate(dimensions)]
+    return np.broadcast_to(ordered.reshape(shape), [dimension.size for dimension in dimensions])
+
+
 @dataclass(frozen=True, eq=False)
 class Fragments:
     """Sets of cells with the same truth vector [OTF 4.2]: the fragment of each cell, and the bits of each fragment."""
