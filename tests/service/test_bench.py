@@ -55,6 +55,22 @@ def test_nfc(headrace: CommandLine, tmp_path: Path) -> None:
     assert (tmp_path / "nfc.svg").read_text().lstrip().startswith("<?xml")
 
 
+@pytest.mark.parametrize(("workload", "queries"), [("low", 8), ("windows", 8), ("predicates", 8), ("regular", 9)])
+def test_kernel(headrace: CommandLine, tmp_path: Path, workload: str, queries: int) -> None:
+    pytest.importorskip("duckdb")
+    pytest.importorskip("polars")
+    small = "--workload", workload, "--rows", 20_000, "--queries", queries, "--sample", 2
+    outcome = headrace("bench", "kernel", *small, "--json", tmp_path / "kernel.json")
+    assert outcome.status == 0, outcome.err
+    found = json.loads((tmp_path / "kernel.json").read_text())
+    assert found["workload"] == workload
+    assert (found["queries"], found["rows"], found["peer_sampled"]) == (queries, 20_000, 2)
+    assert found["checked_rows"] > 0
+    assert 0 < found["apart_rows"] <= 20_000
+    times = "plan_s", "kernel_s", "rows_per_s", "rows_per_s_one_query", "lattice_gain", "polars_s", "duckdb_s"
+    assert all(found[key] > 0 for key in times)
+
+
 def test_calibrate(headrace: CommandLine, tmp_path: Path) -> None:
     outcome = headrace("calibrate", "--rows", 10_000, "--out", tmp_path / "constants.json")
     assert outcome.status == 0, outcome.err

@@ -149,6 +149,52 @@ def nfc(rows: int, queries: tuple[int, ...], plot: Path | None, json_file: Path 
     )
 
 
+@bench.command()
+@click.option(
+    "--workload",
+    type=click.Choice([name.removeprefix("otf-") for name in OTF_WORKLOADS]),
+    default="low",
+    show_default=True,
+    help="Which workload of OTF.",
+)
+@click.option("--queries", type=click.IntRange(1), default=256, show_default=True, help="How many queries.")
+@click.option(
+    "--rows", type=click.IntRange(1), default=5_000_000, show_default=True, help="How many trades are generated."
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="How many of the queries DuckDB and Polars answer.",
+)
+@json_option
+def kernel(workload: str, queries: int, rows: int, sample: int, json_file: Path | None) -> None:
+    """The kernel in this process against no sharing, DuckDB and Polars, over generated trades in memory.
+
+    The results of the sampled queries are compared with DuckDB's and Polars' first; a difference is an error.
+
+    \b
+    checked_rows          windows that were compared with DuckDB and with Polars
+    plan_s, kernel_s      seconds to plan, and to answer all queries by that plan
+    rows_per_s            rows / kernel_s
+    rows_per_s_one_query  the same of a query alone, the median of a few
+    lattice_gain          time with every leaf from the stream / by the plan, over apart_rows rows
+    apart_s               the first of these two times
+    duckdb_s, polars_s    all queries one after the other, scaled from peer_sampled queries
+    """
+    # Numba is slow to import, and no other benchmark needs it
+    from headrace.bench.kernel import measure_kernel, queries_of
+
+    asked = queries_of(f"otf-{workload}", queries)
+    with progress_bar("generating trades") as report:
+        trades = generated("trades", rows, 1, report)
+    with progress_bar("checking results") as report:
+        figures = measure_kernel(trades, asked, sample, report)
+    show(figures)
+    save({"workload": workload, **figures}, json_file)
+
+
 def draw_factors(found: list[Hashed], path: Path) -> None:
     # matplotlib is an extra, and slow to import
     from headrace.bench.plots import plot_factors
