@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.expressions.joins import Positions
 from headrace.kernel.closing import MAX_EMPTY, Closed, close
 from headrace.kernel.computing import compute, finest_dimensions, level_one
+from headrace.kernel.joining import Joiner, codes_by_table
 from headrace.kernel.partials import NodePartials, combine
 from headrace.kernel.row_errors import RowErrors
 from headrace.kernel.sources import NodeRows, StreamRows
@@ -21,7 +24,9 @@ from headrace.planner.cost import Constants, Cost
 from headrace.planner.leaves import demand
 from headrace.planner.making import make_plan
 from headrace.planner.plan import Plan
-from headrace.planner.sampling import Data, Partners, draw
+from headrace.planner.sampling import Data, draw
+from headrace.predicates import Dimension
+from headrace.predicates.dimensions import Codes
 
 BATCH_ROWS = 1_000_000
 CHUNK_ROWS = 125_000
@@ -83,7 +88,7 @@ class Reader:
     def __init__(self, data: Data, queries: Mapping[str, Query], plan: Plan) -> None:
         self.data = data
         self.plan = plan
-        self.partners = Partners(data, queries.values())
+        self.joiner = Joiner(data, queries.values())
         self.errors = RowErrors(queries)
         self.finest = finest_dimensions(plan)
 
@@ -101,11 +106,15 @@ class Reader:
         """The rows in pieces, with their partners beside them; what fails on them is counted."""
         for begin in range(0, rows.num_rows, CHUNK_ROWS):
             piece = rows.slice(begin, CHUNK_ROWS)
-            evaluation = self.partners.evaluation(piece)
+            evaluation, positions = self.joiner.batch(piece)
             times_us = np.asarray(one_array(piece[self.data.stream.event_time]).cast(pa.int64()))
-            yield StreamRows(evaluation, times_us, self.finest)
+            yield StreamRows(evaluation, times_us, self.finest, partial(self.table_codes, positions))
             for name, failed in self.errors.count(evaluation, times_us).items():
                 run.errors[name] = run.errors.get(name, 0) + failed
+
+    def table_codes(self, positions: Mapping[str, Positions], dimension: Dimension) -> Codes | None:
+        found = self.joiner.table_codes(dimension)
+        return None if found is None else codes_by_table(found[1], positions[found[0]])
 
 
 def close_all(run: Run, plan: Plan, data: Data, queries: Mapping[str, Query], max_empty: int) -> Mapping[str, Closed]:

@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.partials import Integers
-from headrace.model.expressions import Expression
+from headrace.model.expressions import Call, Expression
 from headrace.model.query import Query
 from headrace.model.windows import Window
 from headrace.planner.leaves import demand, matched, plan_terms
+from headrace.planner.nodes import is_matched
 
 Mask = npt.NDArray[np.bool_]
 
@@ -26,7 +27,7 @@ class RowErrors:
 
     def __init__(self, queries: Mapping[str, Query]) -> None:
         self.queries = queries
-        self.looked_at = {name: frozenset(expressions_of(query)) for name, query in queries.items()}
+        self.looked_at = {name: frozenset(calls_of(query)) for name, query in queries.items()}
         self.expressions = frozenset(tree for trees in self.looked_at.values() for tree in trees)
 
     def count(self, evaluation: Evaluation, times_us: Integers) -> Mapping[str, int]:
@@ -54,6 +55,11 @@ def row_errors(query: Query, evaluation: Evaluation, times_us: Integers) -> int:
             counted = rows & is_true(renamed(aggregate.filter), evaluation)
         total += sum(failed(renamed(argument), evaluation, counted) for argument in aggregate.arguments[:1])
     return total
+
+
+def calls_of(query: Query) -> Iterator[Expression]:
+    """A column by itself never fails."""
+    return (tree for tree in expressions_of(query) if isinstance(tree, Call) and not is_matched(tree))
 
 
 def expressions_of(query: Query) -> Iterator[Expression]:

@@ -45,37 +45,30 @@ def place_of(key: int, bits: int) -> int:
 
 @compiled
 def hashed_slots(keys: Integers, bits: int, slots: Integers, first_rows: Integers) -> int:
-    """The same through an open-addressing table of 2 ** bits places, doubled whenever it is half full.
-
-    Keys stand beside their slots, so that a search touches one place of memory.
-    """
-    known_keys = np.empty(1 << bits, dtype=np.int64)
-    known_slots = np.full(1 << bits, EMPTY, dtype=np.int32)
+    """The same through an open-addressing table of 2 ** bits places, doubled whenever it is half full."""
+    table = np.full(1 << bits, EMPTY, dtype=np.int64)
     mask = (1 << bits) - 1
     count = 0
     for row in range(len(keys)):
         key = keys[row]
         place = place_of(key, bits)
-        while known_slots[place] != EMPTY and known_keys[place] != key:
+        slot = table[place]
+        while slot != EMPTY and keys[first_rows[slot]] != key:
             place = (place + 1) & mask
-        slot = known_slots[place]
+            slot = table[place]
         if slot == EMPTY:
-            slot = np.int32(count)
-            known_keys[place] = key
-            known_slots[place] = slot
+            slot = count
+            table[place] = slot
             first_rows[slot] = row
             count += 1
             if 2 * count > mask:
                 bits += 1
                 mask = (1 << bits) - 1
-                known_keys = np.empty(1 << bits, dtype=np.int64)
-                known_slots = np.full(1 << bits, EMPTY, dtype=np.int32)
-                for other in range(count):
-                    again = keys[first_rows[other]]
-                    place = place_of(again, bits)
-                    while known_slots[place] != EMPTY:
+                table = np.full(1 << bits, EMPTY, dtype=np.int64)
+                for known in range(count):
+                    place = place_of(keys[first_rows[known]], bits)
+                    while table[place] != EMPTY:
                         place = (place + 1) & mask
-                    known_keys[place] = again
-                    known_slots[place] = other
+                    table[place] = known
         slots[row] = slot
     return count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, tzinfo
 from typing import Protocol
 
@@ -49,7 +49,15 @@ class Source(Protocol):
 class StreamRows:
     """Rows of the stream, with their partners beside them. Each expression is evaluated and coded once."""
 
-    def __init__(self, evaluation: Evaluation, times_us: Integers, finest: Mapping[Expression, Dimension]) -> None:
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        times_us: Integers,
+        finest: Mapping[Expression, Dimension],
+        table_codes: Callable[[Dimension], Codes | None] = lambda dimension: None,
+    ) -> None:
+        """`table_codes` gives the cells of a dimension that is of a joined table alone."""
+        self.table_codes = table_codes
         self.keep = frozenset((EVERYTHING,))
         self.evaluation = evaluation
         self.times_us = times_us
@@ -62,11 +70,15 @@ class StreamRows:
         """Found by one search among the cuts of all nodes, then by a look-up."""
         if dimension not in self.known_codes:
             finest = self.finest.get(dimension.expression, dimension)
-            if finest == dimension:
-                self.known_codes[dimension] = codes_of(dimension, self.evaluation.evaluate(dimension.expression).values)
-            else:
+            if finest != dimension:
                 self.known_codes[dimension] = finest.coarsen(dimension)[self.codes(finest)]
+            else:
+                found = self.table_codes(dimension)
+                self.known_codes[dimension] = self.searched(dimension) if found is None else found
         return self.known_codes[dimension]
+
+    def searched(self, dimension: Dimension) -> Codes:
+        return codes_of(dimension, self.evaluation.evaluate(dimension.expression).values)
 
     def group(self, tree: Expression) -> Encoded:
         if tree not in self.known_groups:

@@ -100,13 +100,13 @@ def sum_doubles(slots: Slots, count: int, values: pa.Array, rests: pa.Array | No
     totals, seen = np.zeros((count, 2)), np.zeros(count, np.bool_)
     addends, rows = numbers(values, np.float64), counted(values)
     add_doubles(readable(slots), addends, rows, totals, seen)
-    lost = readable(np.zeros(len(addends))) if rests is None else numbers(rests, np.float64)
     if rests is not None:
-        add_doubles(readable(slots), lost, rows, totals, seen)
+        add_doubles(readable(slots), numbers(rests, np.float64), rows, totals, seen)
     with np.errstate(over="ignore", invalid="ignore"):
         beyond = ~np.isfinite(totals[:, 0] + totals[:, 1])
     if beyond.any():
         scaled, special = np.zeros((count, 2)), np.zeros(count)
+        lost = readable(np.zeros(len(addends))) if rests is None else numbers(rests, np.float64)
         add_scaled(readable(slots), addends, lost, rows, beyond, scaled, special)
         totals[beyond] = rescaled(scaled[beyond], special[beyond])
     return column(totals[:, 0], pa.float64(), seen), column(totals[:, 1], pa.float64(), seen)

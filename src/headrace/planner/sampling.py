@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expressions.evaluation import Evaluation
-from headrace.expressions.joins import DuplicateKeyError, partners
+from headrace.expressions.joins import DuplicateKeyError, Positions, partners
 from headrace.model.arrow import one_array
 from headrace.model.errors import DataError
 from headrace.model.expressions import Expression, columns_in
@@ -20,6 +20,7 @@ from headrace.planner.leaves import join_identity, matched
 from headrace.planner.statistics import Sample
 
 SAMPLE_ROWS = 20_000
+Columns = dict[tuple[str, str], pa.Array]
 
 
 @dataclass(frozen=True)
@@ -71,26 +72,43 @@ class Partners:
     def __init__(self, data: Data, queries: Iterable[Query]) -> None:
         asked = list(queries)
         self.data = data
-        self.joins = list(distinct_joins(asked))
+        self.joins = {join_identity(join): join for join in distinct_joins(asked)}
         self.needed = {column.name for query in asked for tree in query.expressions() for column in columns_in(tree)}
-        self.keys = {key.expression for join in self.joins for key in join.keys}
+        self.keys = {key.expression for join in self.joins.values() for key in join.keys}
+
+    def positions(self, stream_columns: Columns, length: int) -> Mapping[str, Positions]:
+        """For each join the row of its table that is the partner of each row, or -1."""
+        data = self.data
+        plain = Evaluation(stream_columns, length, data.catalog.functions, data.stream.zone)
+        encoded = {tree: plain.evaluate(tree).values.dictionary_encode() for tree in self.keys}
+        return {
+            identity: look_up(join, table_of(join, data.tables), [encoded[key.expression] for key in join.keys])
+            for identity, join in self.joins.items()
+        }
+
+    def stream_columns(self, rows: pa.Table) -> Columns:
+        names = [name for name in rows.column_names if name in self.needed]
+        return {(self.data.stream.name, name): one_array(rows[name]) for name in names}
+
+    def table_columns(self, identity: str) -> Columns:
+        table = table_of(self.joins[identity], self.data.tables)
+        return {(identity, name): one_array(table[name]) for name in table.column_names if name in self.needed}
+
+    def matches(self, positions: Mapping[str, Positions]) -> Mapping[Expression, pa.Array]:
+        return {matched(self.joins[identity]): pa.array(places >= 0) for identity, places in positions.items()}
 
     def evaluation(self, rows: pa.Table) -> Evaluation:
         """Columns of the stream by its name, of a joined table by the join's identity, and who has a partner."""
-        stream, functions = self.data.stream, self.data.catalog.functions
-        names = [name for name in rows.column_names if name in self.needed]
-        columns = {(stream.name, name): one_array(rows[name]) for name in names}
-        plain = Evaluation(columns, rows.num_rows, functions, stream.zone)
-        known: dict[Expression, pa.Array] = {}
-        encoded = {tree: plain.evaluate(tree).values.dictionary_encode() for tree in self.keys}
-        for join in self.joins:
-            table, identity = table_of(join, self.data.tables), join_identity(join)
-            places = look_up(join, table, [encoded[key.expression] for key in join.keys])
-            known[matched(join)] = pa.array(places >= 0)
-            taken = pa.array(places, mask=places < 0)
-            beside = [name for name in table.column_names if name in self.needed]
-            columns |= {(identity, name): one_array(table[name]).take(taken) for name in beside}
-        return Evaluation(columns, rows.num_rows, functions, stream.zone, known)
+        columns = self.stream_columns(rows)
+        positions = self.positions(columns, rows.num_rows)
+        joined = {
+            name: column.take(pa.array(places, mask=places < 0))
+            for identity, places in positions.items()
+            for name, column in self.table_columns(identity).items()
+        }
+        data = self.data
+        known = self.matches(positions)
+        return Evaluation(columns | joined, rows.num_rows, data.catalog.functions, data.stream.zone, known)
 
 
 def distinct_joins(queries: Iterable[Query]) -> Iterator[Join]:
@@ -104,7 +122,7 @@ def table_of(join: Join, tables: Mapping[str, pa.Table]) -> pa.Table:
     return tables[join.table]
 
 
-def look_up(join: Join, table: pa.Table, keys: Sequence[pa.Array]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def look_up(join: Join, table: pa.Table, keys: Sequence[pa.Array]) -> Positions:
     names = [key.column for key in join.keys]
     try:
         return partners(keys, [one_array(table[name]) for name in names])
