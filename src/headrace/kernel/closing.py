@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.aggregates.partials import Partial, partials_of
+from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import Evaluated
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.partials import Encoded, Integers, NodePartials, encode
@@ -21,7 +21,7 @@ from headrace.model.expressions import WINDOW_END, WINDOW_START, Expression
 from headrace.model.query import Order, Query
 from headrace.model.schema import UserFunction
 from headrace.model.types import TIMESTAMP
-from headrace.planner.leaves import in_plan_terms, plan_terms
+from headrace.planner.leaves import terms_of
 from headrace.windows import bounds_of, instances_of
 
 MAX_EMPTY = 1_000
@@ -86,12 +86,11 @@ def failures(evaluated: Evaluated) -> int:
 
 def grouped(query: Query, parts: Sequence[NodePartials], max_empty: int) -> tuple[Groups, int]:
     """Partials combined per instance and group; and how many empty instances were left out."""
-    renamed = plan_terms(query)
-    trees = [renamed(tree) for tree in query.group_by]
-    needed = {in_plan_terms(each, renamed) for aggregate in query.aggregates() for each in partials_of(aggregate)}
+    terms = terms_of(query)
+    needed = {partial for partials in terms.partials.values() for partial in partials}
     members = [members_of(query, part) for part in parts]
     instances = np.concatenate([numbers for _, numbers in members])
-    encoded = [encode(concatenated([part.groups[tree] for part in parts], members)) for tree in trees]
+    encoded = [encode(concatenated([part.groups[tree] for part in parts], members)) for tree in terms.groups]
     present, left_out = np.unique(instances), 0
     if not query.group_by:
         present, left_out = filled(present, max_empty)
@@ -153,10 +152,9 @@ def lowered(query: Query, groups: Groups) -> tuple[dict[Expression, pa.Array], i
         WINDOW_END: pa.array(ends).cast(times),
         **groups.values,
     }
-    renamed, errors = plan_terms(query), 0
-    for aggregate in query.aggregates():
-        states = {partial.kind: groups.states[in_plan_terms(partial, renamed)] for partial in partials_of(aggregate)}
-        result = lower(aggregate, states)
+    errors = 0
+    for aggregate, partials in terms_of(query).partials.items():
+        result = lower(aggregate, {partial.kind: groups.states[partial] for partial in partials})
         errors += failures(result)
         known[aggregate] = result.values
     return known, errors

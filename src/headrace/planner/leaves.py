@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from headrace.aggregates.partials import Partial, partials_of
 from headrace.expressions.normal import normalize
-from headrace.model.expressions import Call, ColumnRef, Expression, Literal, transform
+from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, Literal, transform
 from headrace.model.query import Join, Query
 from headrace.model.types import BOOLEAN, STRING
 from headrace.model.windows import AnyWindow
@@ -29,6 +30,7 @@ class Demand:
     partials: frozenset[Partial]
 
 
+@lru_cache(maxsize=4_096)
 def demand(query: Query) -> Demand:
     renamed = plan_terms(query)
     conditions = [matched(join) for join in query.joins if not join.outer]
@@ -49,6 +51,26 @@ def plan_terms(query: Query) -> Callable[[Expression], Expression]:
         return replace(node, relation=names[node.relation]) if isinstance(node, ColumnRef) else node
 
     return lambda tree: normalize(transform(tree, change))
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A query's group-bys, and the partials of each of its aggregates, in the terms of plans."""
+
+    groups: tuple[Expression, ...]
+    partials: Mapping[Aggregate, tuple[Partial, ...]]
+
+
+@lru_cache(maxsize=4_096)
+def terms_of(query: Query) -> Terms:
+    renamed = plan_terms(query)
+    return Terms(
+        tuple(renamed(tree) for tree in query.group_by),
+        {
+            aggregate: tuple(in_plan_terms(partial, renamed) for partial in partials_of(aggregate))
+            for aggregate in query.aggregates()
+        },
+    )
 
 
 def in_plan_terms(partial: Partial, renamed: Callable[[Expression], Expression]) -> Partial:
