@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -99,3 +102,12 @@ def test_demo_answers_its_four_queries(headrace: CommandLine) -> None:
     for name in ("large_trades", "busiest", "movers", "rate"):
         assert name in outcome.out
     assert "one shared plan" in outcome.out
+
+
+def test_only_the_first_run_compiles_and_says_so(trades: Path, queries: Path, tmp_path: Path) -> None:
+    """In fresh processes, with a fresh cache that outlives the first of them."""
+    command = [sys.executable, "-m", "headrace", "eval", str(queries), "--data", str(trades)]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    runs = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(2)]
+    assert [run.stderr.count("compiling loops") for run in runs] == [1, 0]
+    assert runs[0].stdout == runs[1].stdout

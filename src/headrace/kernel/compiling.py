@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.event import Event, Listener, install_listener
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
@@ -27,3 +29,25 @@ def compiled(loop: Loop) -> Loop:
             stacklevel=2,
         )
         return cast(Loop, numba.njit(nogil=True)(loop))
+
+
+class FirstCompile(Listener):
+    """Calls once, when the first loop is compiled rather than found in the cache."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self.tell: Callable[[], None] | None = tell
+
+    def on_start(self, event: Event) -> None:
+        if self.tell is not None:
+            self.tell()
+        self.tell = None
+
+    def on_end(self, event: Event) -> None:
+        pass
+
+
+@contextmanager
+def telling(tell: Callable[[], None]) -> Iterator[None]:
+    """While it lasts, a first compilation is told: it takes some seconds."""
+    with install_listener("numba:compile", FirstCompile(tell)):
+        yield

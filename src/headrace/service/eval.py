@@ -9,6 +9,7 @@ from pathlib import Path
 import rich_click as click
 
 from headrace.kernel.answering import answer as answer_with_kernel
+from headrace.kernel.compiling import telling
 from headrace.model.arrow import from_rows, plain_values, to_rows
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.model.schema import Catalog, Stream, Table
@@ -137,7 +138,7 @@ def tables_of(script: Script) -> Iterator[tuple[str, Table]]:
 
 def by_kernel(data: Data, answers: dict[str, Answer]) -> None:
     """One shared plan for all queries, made from a sample of the data."""
-    with progress_bar(f"{data.stream.name}, {len(answers)} queries") as report:
+    with telling(say_that_loops_compile), progress_bar(f"{data.stream.name}, {len(answers)} queries") as report:
         found = answer_with_kernel(data, {name: each.named.query for name, each in answers.items()}, report=report)
     for name, closed in found.closed.items():
         answer = answers[name]
@@ -145,6 +146,10 @@ def by_kernel(data: Data, answers: dict[str, Answer]) -> None:
         answer.rows = list(zip(*(plain_values(closed.table[each.name], each.type) for each in columns), strict=True))
         answer.windows, answer.errors, answer.left_out = closed.windows, closed.errors, closed.left_out
     report_dropped(found.dropped)
+
+
+def say_that_loops_compile() -> None:
+    click.echo("compiling loops for this machine: some seconds, this once", err=True)
 
 
 def by_reference(data: Data, answers: dict[str, Answer]) -> None:
