@@ -9,7 +9,8 @@ from itertools import combinations
 import numpy as np
 
 from headrace.planner.nodes import Node, union
-from headrace.planner.search import STREAM, ArcCost, Graph
+from headrace.planner.plan import STREAM
+from headrace.planner.search import ArcCost, Graph
 
 
 def optimum(leaves: Sequence[Node], cost: ArcCost) -> float:

@@ -10,17 +10,16 @@ import numpy as np
 
 from headrace.planner.coverage import Coverage, Profile
 from headrace.planner.nodes import Node, union
+from headrace.planner.plan import STREAM
 from headrace.planner.steiner import Costs, steiner_tree
 
 ArcCost = Callable[[Node | None, Node], float]
 """The cost of computing a node from its parent; the parent None is the stream."""
 
-STREAM = -1
-
 
 @dataclass(frozen=True)
 class SharedTree:
-    """Nodes, parents first; `parents[i]` is the place of node i's parent, -1 for the stream."""
+    """Nodes, parents first; `parents[i]` is the place of node i's parent, or STREAM."""
 
     nodes: tuple[Node, ...]
     parents: tuple[int, ...]
