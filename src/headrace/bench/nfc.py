@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from headrace.bench.execution import run_plan
 from headrace.datasets import workload
 from headrace.planner.cost import Constants, Cost
-from headrace.planner.leaves import demand
+from headrace.planner.leaves import demand, leaves_of
 from headrace.planner.making import make_plan
+from headrace.planner.nodes import EVERYTHING, Node, union
 from headrace.planner.sampling import Data, draw
+from headrace.planner.search import Graph
+from headrace.planner.statistics import Sample
+from headrace.planner.steiner import dual_ascent
 from headrace.sql import parse_script
 
 ROWS_HASHED = Constants(
@@ -47,6 +51,12 @@ class Hashed:
     naive: int
     executed: int
     predicted: float
+    least: float | None
+    """No tree hashes fewer rows; not known for queries with filters."""
+
+    @property
+    def best_factor(self) -> float | None:
+        return None if self.least is None else self.naive / self.least
 
     @property
     def factor(self) -> float:
@@ -79,7 +89,23 @@ def hashed(name: str, queries: int | None, period_s: int, data: Data, seed: int)
         naive=sum(int(whole.passing(asked.predicate).sum()) for asked in demands.values()),
         executed=sum(run.taken for run in run_plan(plan, whole)),
         predicted=sum(each.cost_ns for each in plan.nodes),
+        least=least_rows([leaf.node for leaf in leaves_of(demands)], whole),
     )
+
+
+def least_rows(leaves: Sequence[Node], whole: Sample) -> float | None:
+    """A lower bound on the rows hashed by any tree: the dual of the Steiner problem over all unions of leaves.
+
+    An inner node that is no union of leaves could be replaced by the union of those below it, which has fewer rows.
+    """
+    if any(EVERYTHING not in leaf.keep for leaf in leaves):
+        return None
+    nodes = dict.fromkeys(leaves)
+    for leaf in tuple(nodes):
+        nodes |= dict.fromkeys([union([leaf, other]) for other in nodes])
+    graph = Graph(leaves, lambda parent, node: float(len(whole.times_us)) if parent is None else whole.rows(parent))
+    places = [graph.place(node) for node in nodes]
+    return dual_ascent(graph.matrix(places), 0, range(1, 1 + len(set(leaves)))).paid
 
 
 def with_period(script: str, period_s: int) -> str:

@@ -36,6 +36,8 @@ def draw(axes: Axes, places: Sequence[float], found: Sequence[Hashed], label: st
     axes.axhspan(*PAPER_FACTORS, alpha=0.15, label="the paper's factor")
     axes.plot(places, [each.factor for each in found], "o-", label="executed")
     axes.plot(places, [each.predicted_factor for each in found], "s--", label="predicted")
+    if best := [each.best_factor for each in found if each.best_factor is not None]:
+        axes.plot(places, best, "k:", label="best possible")
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
     axes.set_xlabel(label)

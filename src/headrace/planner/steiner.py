@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,14 +31,22 @@ class Tree:
 def steiner_tree(cost: Costs, root: int, terminals: Sequence[int]) -> Tree:
     """A low-cost tree from the root to all terminals: the best of those reached from the nodes on arcs paid in full,
     from none, and from all."""
-    useful = on_paths(saturated_arcs(cost, root, terminals), root, terminals)
+    useful = on_paths(dual_ascent(cost, root, terminals).saturated, root, terminals)
     starts = useful, np.zeros_like(useful), np.ones_like(useful)
     return min((improve(cost, root, terminals, start) for start in starts), key=lambda tree: tree.cost)
 
 
-def saturated_arcs(cost: Costs, root: int, terminals: Sequence[int]) -> Mask:
-    """Dual ascent: raise the price of reaching each terminal until arcs paid in full lead there from the root."""
-    reduced = cost / largest(cost)
+class Ascent(NamedTuple):
+    """The arcs paid in full, and what was paid: no tree costs less."""
+
+    saturated: Mask
+    paid: float
+
+
+def dual_ascent(cost: Costs, root: int, terminals: Sequence[int]) -> Ascent:
+    """Raise the price of reaching each terminal until arcs paid in full lead there from the root [Wong 1984]."""
+    unit, paid = largest(cost), 0.0
+    reduced = cost / unit
     np.fill_diagonal(reduced, np.inf)
     waiting = list(terminals)
     while waiting:
@@ -52,8 +61,9 @@ def saturated_arcs(cost: Costs, root: int, terminals: Sequence[int]) -> Mask:
         if not np.isfinite(step):
             raise ValueError("the root does not cover every terminal")
         reduced[entering] = raised - step
+        paid += step
         waiting.append(waiting.pop(0))
-    return reduced <= TINY
+    return Ascent(reduced <= TINY, paid * unit)
 
 
 def largest(cost: Costs) -> float:
