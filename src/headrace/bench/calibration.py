@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expressions.joins import partners
+from headrace.kernel.strings import StringValues
 from headrace.model.expressions import ColumnRef
 from headrace.model.types import DOUBLE
 from headrace.planner.cost import Constants
@@ -34,13 +34,14 @@ def row_work(rng: np.random.Generator, rows: int) -> Mapping[str, Work]:
     """Work that grows with the rows."""
     doubles = pa.array(rng.random(rows))
     names = pa.array([f"S{number}" for number in range(5_000)])
+    known = StringValues([names], names.type)
     symbols = names.take(pa.array(rng.integers(0, 5_000, rows)))
     dimension = Dimension(ColumnRef("S", "x", DOUBLE), Kind.INTERVAL, tuple(Cut(each / 64) for each in range(64)))
     cuts, times = np.arange(1_000) * 1_000, np.sort(rng.integers(0, 1_000_000, rows))
     few, more, many = (rng.integers(0, distinct, rows) for distinct in (1 << 12, 1 << 14, rows))
     dense = np.zeros(1 << 12)
     return {
-        "join_ns": lambda: partners([symbols], [names]),
+        "join_ns": lambda: known.numbers(symbols),
         "evaluate_ns": lambda: pc.multiply(doubles, doubles),
         "code_ns": lambda: dimension.codes(doubles),
         "slice_ns": lambda: np.searchsorted(cuts, times, side="right"),

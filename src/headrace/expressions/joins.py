@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.expressions.columns import canonical
 
-Positions = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int32 | np.int64]
 
 NO_PARTNER = -1
 EXACT_NUMBER = pa.decimal256(76, 38)
@@ -26,45 +26,57 @@ class DuplicateKeyError(Exception):
         self.rows = first, second
 
 
-def partners(keys: Sequence[pa.Array], table_keys: Sequence[pa.Array]) -> Positions:
-    """For each row the position of the table's row with the same keys, or -1; a NULL key has no partner.
+class Values:
+    """The distinct values of a key in static tables, each with a number."""
 
-    Keys may come as dictionaries, so that what several joins look up is encoded once.
-    """
-    rows, table, distinct = coded(keys[0], table_keys[0])
-    for key, table_key in zip(keys[1:], table_keys[1:], strict=True):
-        more_rows, more_table, more = coded(key, table_key)
-        rows, table = narrowed(rows, more_rows, more), narrowed(table, more_table, more)
-        present = np.unique(table[table != NO_PARTNER])
-        rows, table, distinct = places(rows, present), places(table, present), len(present)
-    return np.take(positions_of(table, distinct), rows)
+    def __init__(self, columns: Sequence[pa.Array], wanted: pa.DataType) -> None:
+        """`wanted` is the type of the rows' keys."""
+        self.is_exact = all(column.type == wanted for column in columns)
+        self.known = pc.drop_null(pa.concat_arrays([self.comparable(column) for column in columns]).unique())
 
+    def numbers(self, values: pa.Array) -> Positions:
+        """The number of each row's key; -1 where it is NULL or not known."""
+        if self.is_exact:
+            return self.numbers_of_known(values)
+        encoded = values.dictionary_encode()
+        of_value = np.append(self.numbers_of_known(encoded.dictionary), NO_PARTNER)
+        return np.take(of_value, np.asarray(pc.fill_null(encoded.indices, len(encoded.dictionary))))
 
-def coded(key: pa.Array, table_key: pa.Array) -> tuple[Positions, Positions, int]:
-    """Both columns as places among the table's distinct values, and how many those are."""
-    encoded = key if isinstance(key, pa.DictionaryArray) else key.dictionary_encode()
-    known, wanted = comparable(table_key, encoded.dictionary)
-    distinct = pc.drop_null(known.unique())
-    of_value = np.append(index_in(wanted, distinct), NO_PARTNER)
-    of_row = np.take(of_value, np.asarray(pc.fill_null(encoded.indices, len(encoded.dictionary))))
-    return of_row, index_in(known, distinct), len(distinct)
+    def numbers_of_known(self, column: pa.Array) -> Positions:
+        """The same for a column of a static table."""
+        found = pc.index_in(self.comparable(column), value_set=self.known, skip_nulls=True)
+        return np.asarray(pc.fill_null(found, NO_PARTNER))
 
-
-def index_in(values: pa.Array, distinct: pa.Array) -> Positions:
-    found = pc.index_in(values, value_set=distinct, skip_nulls=True)
-    return np.asarray(pc.fill_null(found, NO_PARTNER)).astype(np.int64)
+    def comparable(self, values: pa.Array) -> pa.Array:
+        """In a type in which equal values are equal bytes."""
+        return canonical(values) if self.is_exact else pc.cast(values, EXACT_NUMBER)
 
 
-def comparable(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Both as one type in which equal values are equal bytes."""
-    if left.type != right.type:
-        return pc.cast(left, EXACT_NUMBER), pc.cast(right, EXACT_NUMBER)
-    return canonical(left), canonical(right)
+class Lookup:
+    """Rows of a static table by their keys, which are numbers."""
+
+    def __init__(self, table_keys: Sequence[Positions], distinct: Sequence[int]) -> None:
+        """`distinct` says how many numbers each key has."""
+        table, count = table_keys[0], distinct[0]
+        self.parts: list[tuple[int, Positions]] = []
+        for more, size in zip(table_keys[1:], distinct[1:], strict=True):
+            table = narrowed(table, more, size)
+            present = np.unique(table[table != NO_PARTNER])
+            table, count = places(table, present), len(present)
+            self.parts.append((size, present))
+        self.row_of_key = positions_of(table, count)
+
+    def partners(self, keys: Sequence[Positions]) -> Positions:
+        """For each row the position of the table's row with the same keys, or -1; a NULL key has no partner."""
+        rows = keys[0]
+        for more, (size, present) in zip(keys[1:], self.parts, strict=True):
+            rows = places(narrowed(rows, more, size), present)
+        return np.take(self.row_of_key, rows, mode="wrap")
 
 
 def narrowed(keys: Positions, more: Positions, distinct: int) -> Positions:
     """Keys so far and one part more; what has no partner in one part has none."""
-    return np.where((keys == NO_PARTNER) | (more == NO_PARTNER), NO_PARTNER, keys * distinct + more)
+    return np.where((keys == NO_PARTNER) | (more == NO_PARTNER), NO_PARTNER, keys * np.int64(distinct) + more)
 
 
 def places(keys: Positions, present: Positions) -> Positions:
@@ -78,7 +90,7 @@ def places(keys: Positions, present: Positions) -> Positions:
 def positions_of(table: Positions, distinct: int) -> Positions:
     """The row of each key in the table, and behind them, where -1 leads, none."""
     rows = np.flatnonzero(table != NO_PARTNER)
-    positions = np.full(distinct + 1, NO_PARTNER, dtype=np.int64)
+    positions = np.full(distinct + 1, NO_PARTNER, dtype=np.int32)
     positions[table[rows]] = rows
     twice = rows[positions[table[rows]] != rows]
     if len(twice):

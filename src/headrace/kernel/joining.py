@@ -10,6 +10,7 @@ import pyarrow as pa
 from headrace.expressions.evaluation import Evaluation
 from headrace.expressions.joins import Positions
 from headrace.kernel.coding import codes_of
+from headrace.kernel.strings import StringValues
 from headrace.model.expressions import columns_in
 from headrace.model.query import Query
 from headrace.planner.sampling import Columns, Data, Partners
@@ -36,7 +37,7 @@ class Joiner:
 
     def __init__(self, data: Data, queries: Iterable[Query]) -> None:
         self.data = data
-        self.partners = Partners(data, queries)
+        self.partners = Partners(data, queries, StringValues)
         self.tables = {identity: self.partners.table_columns(identity) for identity in self.partners.joins}
         self.known: dict[Dimension, tuple[str, Codes] | None] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expressions.evaluation import Evaluation
-from headrace.expressions.joins import DuplicateKeyError, Positions, partners
-from headrace.model.arrow import one_array
+from headrace.expressions.joins import DuplicateKeyError, Lookup, Positions, Values
+from headrace.model.arrow import arrow_type, one_array
 from headrace.model.errors import DataError
 from headrace.model.expressions import Expression, columns_in
 from headrace.model.query import Join, Query
@@ -69,20 +69,38 @@ def some_of(rows: pa.Table, count: int, seed: int) -> pa.Table:
 class Partners:
     """Puts beside rows their partners in the static tables, with the columns that the queries name and no others."""
 
-    def __init__(self, data: Data, queries: Iterable[Query]) -> None:
+    def __init__(self, data: Data, queries: Iterable[Query], kind: type[Values] = Values) -> None:
         asked = list(queries)
         self.data = data
         self.joins = {join_identity(join): join for join in distinct_joins(asked)}
         self.needed = {column.name for query in asked for tree in query.expressions() for column in columns_in(tree)}
-        self.keys = {key.expression for join in self.joins.values() for key in join.keys}
+        columns: dict[Expression, list[pa.Array]] = {}
+        for join in self.joins.values():
+            for key, column in zip(join.keys, self.key_columns(join), strict=True):
+                columns.setdefault(key.expression, []).append(column)
+        self.values = {tree: kind(known, arrow_type(tree.type)) for tree, known in columns.items()}
+        self.lookups = {identity: self.look_up(join) for identity, join in self.joins.items()}
+
+    def key_columns(self, join: Join) -> list[pa.Array]:
+        table = table_of(join, self.data.tables)
+        return [one_array(table[key.column]) for key in join.keys]
+
+    def look_up(self, join: Join) -> Lookup:
+        """The rows of the join's table by its keys."""
+        known = [self.values[key.expression] for key in join.keys]
+        numbers = [each.numbers_of_known(column) for each, column in zip(known, self.key_columns(join), strict=True)]
+        try:
+            return Lookup(numbers, [len(each.known) for each in known])
+        except DuplicateKeyError as problem:
+            raise duplicate_key(join, table_of(join, self.data.tables), problem.rows[0]) from None
 
     def positions(self, stream_columns: Columns, length: int) -> Mapping[str, Positions]:
         """For each join the row of its table that is the partner of each row, or -1."""
         data = self.data
         plain = Evaluation(stream_columns, length, data.catalog.functions, data.stream.zone)
-        encoded = {tree: plain.evaluate(tree).values.dictionary_encode() for tree in self.keys}
+        numbers = {tree: known.numbers(plain.evaluate(tree).values) for tree, known in self.values.items()}
         return {
-            identity: look_up(join, table_of(join, data.tables), [encoded[key.expression] for key in join.keys])
+            identity: self.lookups[identity].partners([numbers[key.expression] for key in join.keys])
             for identity, join in self.joins.items()
         }
 
@@ -122,11 +140,6 @@ def table_of(join: Join, tables: Mapping[str, pa.Table]) -> pa.Table:
     return tables[join.table]
 
 
-def look_up(join: Join, table: pa.Table, keys: Sequence[pa.Array]) -> Positions:
-    names = [key.column for key in join.keys]
-    try:
-        return partners(keys, [one_array(table[name]) for name in names])
-    except DuplicateKeyError as problem:
-        row = {name: table[name][problem.rows[0]].as_py() for name in names}
-        shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
-        raise DataError("duplicate-key", f"table {join.table} has two rows with {shown}") from None
+def duplicate_key(join: Join, table: pa.Table, row: int) -> DataError:
+    shown = ", ".join(f"{key.column} = {table[key.column][row].as_py()!r}" for key in join.keys)
+    return DataError("duplicate-key", f"table {join.table} has two rows with {shown}")

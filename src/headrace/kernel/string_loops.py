@@ -1,0 +1,114 @@
+"""Compiled loops over strings: each is a number of 64 bits, exact up to seven bytes and else compared byte by byte."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.kernel.compiling import compiled
+
+Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int32]
+Words = npt.NDArray[np.uint64]
+Codes = npt.NDArray[np.int32]
+
+EMPTY = -1
+MIXING = np.uint64(0x9E3779B97F4A7C15)
+SHORT_BYTES = 7
+LENGTH_BITS = np.uint64(56)
+LONG = np.uint64(0xFF)
+"""The highest byte of a short string's number is its length; of a long one's, this."""
+
+
+@compiled
+def word_at(data: Bytes, place: int) -> np.uint64:
+    """Eight bytes as one number, written so that it becomes one load."""
+    return (
+        np.uint64(data[place])
+        | np.uint64(data[place + 1]) << np.uint64(8)
+        | np.uint64(data[place + 2]) << np.uint64(16)
+        | np.uint64(data[place + 3]) << np.uint64(24)
+        | np.uint64(data[place + 4]) << np.uint64(32)
+        | np.uint64(data[place + 5]) << np.uint64(40)
+        | np.uint64(data[place + 6]) << np.uint64(48)
+        | np.uint64(data[place + 7]) << np.uint64(56)
+    )
+
+
+@compiled
+def number_of(data: Bytes, begin: int, end: int) -> np.uint64:
+    """Of a short string the bytes and the length; of a long one a hash."""
+    length = end - begin
+    if length <= SHORT_BYTES:
+        if begin + 8 <= len(data):
+            word = word_at(data, begin) & ((np.uint64(1) << np.uint64(8 * length)) - np.uint64(1))
+        else:
+            word = np.uint64(0)
+            for place in range(length):
+                word |= np.uint64(data[begin + place]) << np.uint64(8 * place)
+        return word | np.uint64(length) << LENGTH_BITS
+    mixed = np.uint64(length)
+    place = begin
+    while place + 8 <= end:
+        mixed = (mixed ^ word_at(data, place)) * MIXING
+        mixed ^= mixed >> np.uint64(29)
+        place += 8
+    while place < end:
+        mixed = (mixed ^ np.uint64(data[place])) * MIXING
+        mixed ^= mixed >> np.uint64(29)
+        place += 1
+    return mixed | LONG << LENGTH_BITS
+
+
+@compiled
+def equal_bytes(data: Bytes, begin: int, end: int, other: Bytes, other_begin: int, other_end: int) -> bool:
+    length = end - begin
+    place = 0
+    while place < length and other_end - other_begin == length and data[begin + place] == other[other_begin + place]:
+        place += 1
+    return other_end - other_begin == place == length
+
+
+@compiled
+def shift_of(places: int) -> np.uint64:
+    """What leaves so many bits of a number as a table of 2 ** bits places needs."""
+    bits = 0
+    while 1 << bits < places:
+        bits += 1
+    return np.uint64(64 - bits)
+
+
+@compiled
+def fill_table(offsets: Offsets, data: Bytes, words: Words, slots: Codes) -> None:
+    """The number and row of each string, all different. There are 2 ** n places, at least two, more than strings."""
+    mask = len(slots) - 1
+    shift = shift_of(len(slots))
+    for row in range(len(offsets) - 1):
+        word = number_of(data, offsets[row], offsets[row + 1])
+        place = np.int64((word * MIXING) >> shift)
+        while slots[place] != EMPTY:
+            place = (place + 1) & mask
+        slots[place], words[place] = row, word
+
+
+@compiled
+def find_strings(
+    offsets: Offsets, data: Bytes, words: Words, slots: Codes, known_offsets: Offsets, known_data: Bytes, rows: Codes
+) -> None:
+    """The row of each string among the known ones of a table, or -1."""
+    mask = len(slots) - 1
+    shift = shift_of(len(slots))
+    for row in range(len(offsets) - 1):
+        begin, end = offsets[row], offsets[row + 1]
+        word = number_of(data, begin, end)
+        place = np.int64((word * MIXING) >> shift)
+        slot = slots[place]
+        while slot != EMPTY:
+            if words[place] == word and (
+                word >> LENGTH_BITS != LONG
+                or equal_bytes(data, begin, end, known_data, known_offsets[slot], known_offsets[slot + 1])
+            ):
+                break
+            place = (place + 1) & mask
+            slot = slots[place]
+        rows[row] = slot
