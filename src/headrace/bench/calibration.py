@@ -1,4 +1,4 @@
-"""The constants of the cost model, measured on this machine with the whole-column operations that plans are made of."""
+"""The constants of the cost model, measured on this machine with the kernel's own loops."""
 
 from __future__ import annotations
 
@@ -9,14 +9,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.expressions.evaluation import Evaluation
+from headrace.kernel.coding import codes_of, slice_codes
+from headrace.kernel.computing import compute
+from headrace.kernel.fanning import fan_out
+from headrace.kernel.slots import MOST_KEYS, Keys, find_slots
+from headrace.kernel.sources import NodeRows, StreamRows
+from headrace.kernel.states import KINDS
 from headrace.kernel.strings import StringValues
 from headrace.model.expressions import ColumnRef
 from headrace.model.types import DOUBLE
+from headrace.model.windows import Window
 from headrace.planner.cost import Constants
+from headrace.planner.leaves import demand, leaves_of
+from headrace.planner.nodes import union
 from headrace.predicates import Cut, Dimension, Kind
+from headrace.sql import parse_script
+from headrace.windows import paired
 
 ROWS = 1_000_000
 REPEATS = 5
+LEAVES = 16
+SCHEMA = "CREATE STREAM S (t TIMESTAMP, x DOUBLE) EVENT TIME t LATENESS '0 s';"
+QUERY = (
+    "CREATE QUERY q{number} AS SELECT sum(x) AS s FROM S [RANGE '{number}1 s' SLIDE '{number}1 s'] WHERE x > {number};"
+)
 Work = Callable[[], object]
 
 
@@ -24,7 +41,8 @@ def calibrate(rows: int = ROWS, repeats: int = REPEATS) -> Constants:
     """Each constant is the least of several runs: what the work takes when nothing disturbs it."""
     rng = np.random.default_rng(0)
     per_row = {name: least(work, repeats) / rows for name, work in row_work(rng, rows).items()}
-    per_start = {name: least(work, 20 * repeats) for name, work in start_work(rng).items()}
+    per_start = {name: least(work, 20 * repeats) for name, work in start_work().items()}
+    per_start["leaf_ns"] /= LEAVES
     narrow, wide = (least(lambda size=size: ship(rows // 10, size), repeats) / (rows // 10) for size in (1, 16))  # type: ignore[misc]
     per_byte = max(0.0, wide - narrow) / (15 * 8)
     return Constants(**per_row, **per_start, ship_row_ns=max(0.0, narrow - 8 * per_byte), ship_byte_ns=per_byte)
@@ -37,33 +55,31 @@ def row_work(rng: np.random.Generator, rows: int) -> Mapping[str, Work]:
     known = StringValues([names], names.type)
     symbols = names.take(pa.array(rng.integers(0, 5_000, rows)))
     dimension = Dimension(ColumnRef("S", "x", DOUBLE), Kind.INTERVAL, tuple(Cut(each / 64) for each in range(64)))
-    cuts, times = np.arange(1_000) * 1_000, np.sort(rng.integers(0, 1_000_000, rows))
+    boundaries = paired(Window(1_000_000, 1_000_000))
+    times = np.sort(rng.integers(0, 1_000_000_000, rows))
     few, more, many = (rng.integers(0, distinct, rows) for distinct in (1 << 12, 1 << 14, rows))
-    dense = np.zeros(1 << 12)
     return {
         "join_ns": lambda: known.numbers(symbols),
         "evaluate_ns": lambda: pc.multiply(doubles, doubles),
-        "code_ns": lambda: dimension.codes(doubles),
-        "slice_ns": lambda: np.searchsorted(cuts, times, side="right"),
-        "key_ns": lambda: few * 64 + more,
-        "dense_ns": lambda: dense[few],
-        "hash_ns": lambda: pa.array(more).dictionary_encode(),
-        "large_hash_ns": lambda: pa.array(many).dictionary_encode(),
-        "addition_ns": lambda: np.bincount(few, minlength=1 << 12),
+        "code_ns": lambda: codes_of(dimension, doubles),
+        "slice_ns": lambda: slice_codes((boundaries,), times),
+        "key_ns": lambda: Keys(rows).extend(few, 1 << 12),
+        "dense_ns": lambda: find_slots(few, 1 << 12),
+        "hash_ns": lambda: find_slots(more, MOST_KEYS),
+        "large_hash_ns": lambda: find_slots(many, MOST_KEYS),
+        "addition_ns": lambda: KINDS["sum"].lift(few, 1 << 12, doubles),
     }
 
 
-def start_work(rng: np.random.Generator) -> Mapping[str, Work]:
+def start_work() -> Mapping[str, Work]:
     """Work that is done once per node, or once per leaf, of a batch: the same on a handful of rows."""
-    keys, times = rng.integers(0, 8, 8), np.arange(8)
-    cuts = np.array([4])
-
-    def node() -> object:
-        combined = np.searchsorted(cuts, times, side="right") * 8 + keys
-        _, inverse = np.unique(combined, return_inverse=True)
-        return pa.table({"key": combined, "partial": np.bincount(inverse)[inverse]})
-
-    return {"node_ns": node, "leaf_ns": lambda: np.bincount(keys[keys > 3])}
+    script = SCHEMA + "".join(QUERY.format(number=number) for number in range(LEAVES))
+    queries = {named.name: demand(named.query) for named in parse_script(script).queries}
+    leaves = [leaf.node for leaf in leaves_of(queries)]
+    parent = union(leaves)
+    rows = Evaluation({("S", "x"): pa.array(np.arange(8.0))}, 8)
+    source = NodeRows(compute(parent, StreamRows(rows, np.arange(8) * 1_000_000, {})))
+    return {"node_ns": lambda: compute(parent, source), "leaf_ns": lambda: fan_out(source, leaves)}
 
 
 def ship(rows: int, columns: int) -> object:

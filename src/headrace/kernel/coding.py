@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headrace.expressions.columns import canonical
-from headrace.kernel.coding_loops import Integers, count_reached, find_slices, ordered_ranks
+from headrace.expressions.columns import raw
+from headrace.kernel.coding_loops import Integers, count_reached, find_slices, rank_doubles
 from headrace.model.types import MAX_BIGINT
 from headrace.predicates import Dimension, Kind
 from headrace.predicates.dimensions import NULL_CELL, Codes
@@ -22,9 +21,9 @@ FEW_BOUNDARIES = 1 << 16
 
 
 class Cuts(NamedTuple):
-    """Sorted numbers, and for ranges of 2 ** shift numbers from the first on how many of them lie below."""
+    """Sorted ranks, and for ranges of 2 ** shift numbers from the first on how many of them lie below."""
 
-    numbers: Integers
+    ranks: Integers
     shift: int
     table: npt.NDArray[np.int32]
 
@@ -34,38 +33,29 @@ def codes_of(dimension: Dimension, values: pa.Array) -> Codes:
     is_double = pa.types.is_float64(values.type)
     if dimension.kind != Kind.INTERVAL or not (is_double or pa.types.is_int64(values.type)):
         return dimension.codes(values)
-    numbers = np.asarray(pc.fill_null(canonical(values) if is_double else values, 0))
-    cells = np.empty(len(numbers), dtype=np.int32)
+    cells = np.empty(len(values), dtype=np.int32)
     cuts = cuts_of(dimension, is_double)
-    count_reached(ranks_of(numbers), cuts.numbers, cuts.shift, cuts.table, cells)
+    count_reached(raw(values, np.int64), is_double, cuts.ranks, cuts.shift, cuts.table, cells)
     if values.null_count:
         cells[np.asarray(values.is_null())] = NULL_CELL
     return cells
-
-
-def ranks_of(numbers: npt.NDArray[np.float64] | Integers) -> Integers:
-    """Whole numbers in the order of the values; that of a NaN is above all others."""
-    if numbers.dtype.kind == "i":
-        return numbers.astype(np.int64, copy=False)
-    ranks = np.empty(len(numbers), dtype=np.int64)
-    ordered_ranks(np.ascontiguousarray(numbers).view(np.int64), ranks)
-    return ranks
 
 
 @lru_cache(maxsize=4_096)
 def cuts_of(dimension: Dimension, is_double: bool) -> Cuts:
     """What a value must reach to be behind each cut; just above a DOUBLE has the next rank."""
     if is_double:
-        values = np.array([cut.value for cut in dimension.marks], dtype=np.float64) + 0.0
-        numbers = ranks_of(values) + np.array([cut.above for cut in dimension.marks], dtype=np.int64)
+        ranks = np.empty(len(dimension.marks), dtype=np.int64)
+        rank_doubles(np.array([cut.value for cut in dimension.marks], dtype=np.float64).view(np.int64), ranks)
+        ranks += np.array([cut.above for cut in dimension.marks], dtype=np.int64)
     else:
-        numbers = np.array([cut.value for cut in dimension.marks if cut.value <= MAX_BIGINT], dtype=np.int64)
-    if not len(numbers):
-        return Cuts(numbers, 0, np.zeros(1, dtype=np.int32))
-    span = int(numbers[-1]) - int(numbers[0])
+        ranks = np.array([cut.value for cut in dimension.marks if cut.value <= MAX_BIGINT], dtype=np.int64)
+    if not len(ranks):
+        return Cuts(ranks, 0, np.zeros(1, dtype=np.int32))
+    span = int(ranks[-1]) - int(ranks[0])
     shift = max(0, span.bit_length() - TABLE_BITS)
-    begins = [int(numbers[0]) + (place << shift) for place in range((span >> shift) + 1)]
-    return Cuts(numbers, shift, np.searchsorted(numbers, np.array(begins), side="left").astype(np.int32))
+    begins = [int(ranks[0]) + (place << shift) for place in range((span >> shift) + 1)]
+    return Cuts(ranks, shift, np.searchsorted(ranks, np.array(begins), side="left").astype(np.int32))
 
 
 def slice_codes(boundaries: tuple[Boundaries, ...], times_us: Integers) -> tuple[Slices, Codes]:

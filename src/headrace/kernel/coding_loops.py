@@ -11,12 +11,28 @@ from headrace.kernel.compiling import compiled
 
 Integers = npt.NDArray[np.int64]
 
+MAGNITUDE = 0x7FFFFFFFFFFFFFFF
+INFINITY = 0x7FF0000000000000
+NOT_A_NUMBER = 0x7FF8000000000000
+"""Bits of a DOUBLE."""
+
 
 @compiled
-def count_reached(ranks: Integers, cuts: Integers, shift: int, table: npt.NDArray[np.int32], cells: Any) -> None:
-    """One more than the number of cuts at or below each value, both as whole numbers of the same order.
+def rank_of(bits: int) -> int:
+    """The bits of a DOUBLE as a whole number of the same order: -0.0 equals 0.0, and NaN is behind all."""
+    magnitude = bits & MAGNITUDE
+    if magnitude > INFINITY:
+        return NOT_A_NUMBER
+    return bits if bits >= 0 else -magnitude
 
-    `table` knows for each range of 2 ** shift numbers, from the first cut on, how many cuts lie below it: few are left
+
+@compiled
+def count_reached(
+    numbers: Integers, are_doubles: bool, cuts: Integers, shift: int, table: npt.NDArray[np.int32], cells: Any
+) -> None:
+    """One more than the number of cuts at or below each number, which may be the bits of a DOUBLE; cuts are ranks.
+
+    `table` knows for each range of 2 ** shift ranks, from the first cut on, how many cuts lie below it: few are left
     to compare.
     """
     if len(cuts) == 0:
@@ -25,8 +41,8 @@ def count_reached(ranks: Integers, cuts: Integers, shift: int, table: npt.NDArra
     lowest, count = cuts[0], len(cuts)
     last = np.uint64(len(table) - 1)
     bits = np.uint64(shift)
-    for row in range(len(ranks)):
-        rank = ranks[row]
+    for row in range(len(numbers)):
+        rank = rank_of(numbers[row]) if are_doubles else numbers[row]
         if rank < lowest:
             cells[row] = 1
             continue
@@ -38,11 +54,9 @@ def count_reached(ranks: Integers, cuts: Integers, shift: int, table: npt.NDArra
 
 
 @compiled
-def ordered_ranks(bits: Integers, ranks: Integers) -> None:
-    """The bits of DOUBLEs as whole numbers of the same order; NaN is behind all."""
+def rank_doubles(bits: Integers, ranks: Integers) -> None:
     for row in range(len(bits)):
-        each = bits[row]
-        ranks[row] = each if each >= 0 else each ^ 0x7FFFFFFFFFFFFFFF
+        ranks[row] = rank_of(bits[row])
 
 
 @compiled

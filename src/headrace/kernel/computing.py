@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, tzinfo
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +15,17 @@ import numpy.typing as npt
 
 from headrace.kernel.coding import slice_codes
 from headrace.kernel.fanning import fan_out, is_fanned_out
-from headrace.kernel.partials import Encoded, Integers, NodePartials, combine, ordered_groups, ordered_partials
-from headrace.kernel.slots import Codes, Keys
-from headrace.kernel.sources import NodeRows, Rows, Source, truth
+from headrace.kernel.partials import (
+    Encoded,
+    Integers,
+    NodePartials,
+    combine,
+    concatenate,
+    ordered_groups,
+    ordered_partials,
+)
+from headrace.kernel.slots import MOST_KEYS, Keys, find_slots
+from headrace.kernel.sources import MOST_CELLS, NodeRows, Rows, Source, cell_map, truth
 from headrace.model.expressions import Expression
 from headrace.model.schema import UserFunction
 from headrace.planner.nodes import EVERYTHING, Node
@@ -26,87 +35,88 @@ from headrace.predicates import Dimension, truth_grid, union_dimensions
 Shipped = Mapping[int, NodePartials]
 """Rows of shipped nodes, by the place of the node in the plan."""
 
-MOST_FILTER_CELLS = 1 << 16
-"""A coalesced filter over more cells is not applied: rows that no query wants do no harm, and no leaf takes them."""
+MANY_SLICES = 8
+"""If chunks that follow each other have so many slices each, they hardly meet."""
 FIRST_ROWS = 4_096
 WORTH_FILTERING = 0.7
-"""If more of the first rows pass, a coalesced filter is not applied."""
+"""If more of the first rows pass, a coalesced filter is not applied: what no leaf wants does no harm."""
 
 
 def compute(node: Node, source: Source) -> NodePartials:
     """The node's rows, from rows of the stream or of a node that covers it."""
-    rows = kept_rows(node, source)
+    rows, cells = kept_cells(node, source)
     slices, of_row = slice_codes(node.boundaries, source.times_us if rows is None else source.times_us[rows])
     keys = Keys(len(of_row))
     keys.extend(of_row, len(slices.starts_us))
-    cells = [chosen(source.codes(dimension), rows) for dimension in node.dimensions]
-    for dimension, codes in zip(node.dimensions, cells, strict=True):
-        keys.extend(codes, dimension.size)
+    keys.extend(cells, math.prod(dimension.size for dimension in node.dimensions))
     groups = {tree: of_rows(source.group(tree), rows) for tree in ordered_groups(node)}
     for encoded in groups.values():
         keys.extend(encoded.codes, encoded.size)
     slots = keys.slots()
     first = slots.first_rows
+    slice_of_slot = of_row[first]
     return NodePartials(
         node,
-        slices.starts_us[of_row[first]],
-        slices.ends_us[of_row[first]],
-        cell_numbers(node.dimensions, [codes[first] for codes in cells], len(first)),
+        slices.starts_us[slice_of_slot],
+        slices.ends_us[slice_of_slot],
+        cells[first],
         {tree: encoded.values(first) for tree, encoded in groups.items()},
         {partial: source.fold(partial, slots, rows) for partial in ordered_partials(node)},
     )
 
 
-def chosen(codes: Codes, rows: Rows | None) -> Codes:
-    return codes if rows is None else codes[rows]
-
-
 def of_rows(encoded: Encoded, rows: Rows | None) -> Encoded:
-    return replace(encoded, codes=chosen(encoded.codes, rows))
+    return encoded if rows is None else replace(encoded, codes=encoded.codes[rows])
 
 
-def cell_numbers(dimensions: Sequence[Dimension], codes: Sequence[Codes], rows: int) -> Integers:
-    """The cells of all dimensions as digits of one number."""
-    numbers = np.zeros(rows, dtype=np.int64)
-    for dimension, digits in zip(dimensions, codes, strict=True):
-        numbers = numbers * dimension.size + digits
-    return numbers
+# Filters and cells
 
 
-def kept_rows(node: Node, source: Source) -> Rows | None:
-    """The rows that pass the node's filter; None if all do, or if it would cost more than it spares."""
+def kept_cells(node: Node, source: Source) -> tuple[Rows | None, Integers]:
+    """The rows that pass the node's filter, None if all are taken, and the cell of each."""
     if EVERYTHING in node.keep or source.keep == node.keep:
-        return None
-    if len(node.keep) == 1:
+        return None, source.cells(node.dimensions)
+    sieve = sieve_of(node)
+    if sieve is None:
+        cells = source.cells(node.dimensions)
+        if len(node.keep) > 1:
+            return None, cells
         (predicate,) = node.keep
-        return np.flatnonzero(truth(predicate, source))
-    found = coalesced(node)
-    if found is None:
-        return None
-    codes = [source.codes(dimension) for dimension in found.dimensions]
-    if found.passes[tuple(each[:FIRST_ROWS] for each in codes)].mean() > WORTH_FILTERING:
-        return None
-    return np.flatnonzero(found.passes[tuple(codes)])
+        rows = np.flatnonzero(truth(predicate, source))
+        return rows, cells[rows]
+    cells = source.cells(sieve.dimensions)
+    if len(node.keep) > 1 and np.take(sieve.passes, cells[:FIRST_ROWS]).mean() > WORTH_FILTERING:
+        return None, cells if sieve.own is None else np.take(sieve.own, cells)
+    rows = np.flatnonzero(np.take(sieve.passes, cells))
+    return rows, cells[rows] if sieve.own is None else np.take(sieve.own, cells[rows])
 
 
-class CoalescedFilter(NamedTuple):
-    """For each cell of the dimensions whether some predicate of a node is TRUE there [NFC V]."""
+class Sieve(NamedTuple):
+    """For each cell of the dimensions whether some predicate of a node is TRUE there, a coalesced filter [NFC V].
+
+    `own` gives the cell of the node's own dimensions; None if these are the same.
+    """
 
     dimensions: tuple[Dimension, ...]
     passes: npt.NDArray[np.bool_]
+    own: Integers | None
 
 
 @lru_cache(maxsize=4_096)
-def coalesced(node: Node) -> CoalescedFilter | None:
-    """None if the filter has too many cells."""
-    dimensions = union_dimensions([predicate.dimensions for predicate in node.keep])
+def sieve_of(node: Node) -> Sieve | None:
+    """None if there were too many cells."""
+    dimensions = union_dimensions([node.dimensions, *(predicate.dimensions for predicate in node.keep)])
     sizes = [dimension.size for dimension in dimensions]
-    if math.prod(sizes) > MOST_FILTER_CELLS:
+    if math.prod(sizes) > MOST_CELLS:
         return None
     passes = np.zeros(sizes, dtype=np.bool_)
     for predicate in node.keep:
         passes |= truth_grid(predicate, dimensions)
-    return CoalescedFilter(dimensions, passes)
+    own = None if dimensions == node.dimensions else cell_map(dimensions, node.dimensions)
+    return Sieve(dimensions, passes.reshape(-1), own)
+
+
+# The tree
 
 
 def level_one(
@@ -120,12 +130,22 @@ def level_one(
     for source in sources:
         for place, computed_so_far in parts.items():
             computed_so_far.append(compute(plan.nodes[place].node, source))
-    computed = {place: combine(each) for place, each in parts.items() if each}
+    computed = {place: gathered(each) for place, each in parts.items() if each}
     for place in range(len(plan.nodes)):
         children = {child: plan.nodes[child].node for child in plan.children(place)}
         if children and place in computed:
             computed |= compute_all(children, NodeRows(computed[place], functions, zone))
     return {place: computed[place] for place in sorted(plan.shipped) if place in computed}
+
+
+def gathered(parts: Sequence[NodePartials]) -> NodePartials:
+    """The rows of chunks: combined, or only put together if chunks follow each other in time and share few slices."""
+    bounds = [(part.starts_us.min(), part.starts_us.max()) for part in parts if part.rows]
+    in_order = all(last <= first for (_, last), (first, _) in pairwise(bounds))
+    whole = concatenate(parts)
+    if in_order and find_slots(whole.starts_us, MOST_KEYS).count >= MANY_SLICES * len(parts):
+        return whole
+    return combine(parts)
 
 
 def compute_all(nodes: Mapping[int, Node], source: NodeRows) -> Mapping[int, NodePartials]:

@@ -10,16 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.kernel.partials import NodePartials, encode, ordered_partials
+from headrace.kernel.fanning_loops import count_passing, take_passing
+from headrace.kernel.partials import Integers, NodePartials, encode, ordered_partials
 from headrace.kernel.slots import MOST_KEYS, Keys, Slots, find_slots
-from headrace.kernel.sources import NodeRows, truth
+from headrace.kernel.sources import MOST_CELLS, NodeRows, truth
 from headrace.planner.nodes import Node
 from headrace.predicates import Dimension, Predicate, truth_grid
 from headrace.windows import slices_holding
 
 Mask = npt.NDArray[np.bool_]
-MOST_CELLS = 1 << 14
-"""Of a node whose leaves' truth is kept for every cell."""
 
 
 def is_fanned_out(node: Node, parent: Node) -> bool:
@@ -32,19 +31,19 @@ def fan_out(source: NodeRows, leaves: Sequence[Node]) -> list[NodePartials]:
     parent = source.parent
     groups = group_slots(parent)
     slices = find_slots(parent.starts_us, MOST_KEYS)
-    starts_us = parent.starts_us[slices.first_rows]
-    taken, keys, bounds, offset = [], [], [], 0
-    for leaf in leaves:
-        (predicate,) = leaf.keep
-        rows = np.flatnonzero(passes(predicate, source))
-        own, of_start = slices_holding(leaf.boundaries, starts_us)
-        keys.append(offset + of_start[slices.of_row[rows]] * np.int64(groups.count) + groups.of_row[rows])
-        taken.append(rows)
+    bounds, firsts, offset = [], np.empty((len(leaves), slices.count), dtype=np.int64), 0
+    for place, leaf in enumerate(leaves):
+        own, of_start = slices_holding(leaf.boundaries, parent.starts_us[slices.first_rows])
+        firsts[place] = (offset + of_start) * groups.count
         bounds.append(own)
-        offset += len(own.starts_us) * groups.count
-    rows, whole_keys = np.concatenate(taken), np.concatenate(keys)
-    slots = find_slots(whole_keys, offset)
-    slice_of_slot = whole_keys[slots.first_rows] // groups.count
+        offset += len(own.starts_us)
+    cells, passes = truths(source, leaves)
+    taken = np.empty(len(leaves), dtype=np.int64)
+    count_passing(cells, passes, taken)
+    rows, keys = np.empty(taken.sum(), dtype=np.int64), np.empty(taken.sum(), dtype=np.int64)
+    take_passing(cells, passes, slices.of_row, groups.of_row, firsts, rows, keys)
+    slots = find_slots(keys, offset * groups.count)
+    slice_of_slot = keys[slots.first_rows] // max(1, groups.count)
     wanted = dict.fromkeys(partial for leaf in leaves for partial in ordered_partials(leaf))
     whole = NodePartials(
         parent.node,
@@ -55,7 +54,7 @@ def fan_out(source: NodeRows, leaves: Sequence[Node]) -> list[NodePartials]:
         {partial: source.fold(partial, slots, rows) for partial in wanted},
     )
     # Slots appear leaf by leaf, so the rows of each leaf lie together.
-    ends = np.searchsorted(slots.first_rows, np.cumsum([len(each) for each in taken]))
+    ends = np.searchsorted(slots.first_rows, np.cumsum(taken))
     return [
         part_of(whole, leaf, int(begin), int(end)) for leaf, begin, end in zip(leaves, [0, *ends], ends, strict=False)
     ]
@@ -84,16 +83,21 @@ def group_slots(parent: NodePartials) -> Slots:
     return keys.slots()
 
 
-def passes(predicate: Predicate, source: NodeRows) -> Mask:
-    """Whether the predicate is TRUE, for each row; by a table of all cells where there are few."""
-    if source.keep == {predicate}:
-        return np.ones(source.parent.rows, dtype=np.bool_)
+def truths(source: NodeRows, leaves: Sequence[Node]) -> tuple[Integers, Mask]:
+    """For each leaf whether its predicate is TRUE in each cell, and the cell of each row.
+
+    Where there are too many cells, or they do not tell all, each row is a cell of its own.
+    """
     dimensions = source.parent.node.dimensions
-    told = {dimension.expression for dimension in dimensions}
     cells = math.prod(dimension.size for dimension in dimensions)
-    if cells > MOST_CELLS or not all(each.expression in told for each in predicate.dimensions):
-        return truth(predicate, source)
-    return np.take(truth_of_cells(predicate, dimensions), source.parent.cells)
+    asked = [predicate for leaf in leaves if leaf.keep != source.keep for predicate in leaf.keep]
+    by_cell = cells <= MOST_CELLS and all(source.tells(each) for predicate in asked for each in predicate.dimensions)
+    passes = np.ones((len(leaves), cells if by_cell else source.parent.rows), dtype=np.bool_)
+    for own, leaf in zip(passes, leaves, strict=True):
+        if leaf.keep != source.keep:
+            (predicate,) = leaf.keep
+            own[:] = truth_of_cells(predicate, dimensions) if by_cell else truth(predicate, source)
+    return source.parent.cells if by_cell else np.arange(source.parent.rows), passes
 
 
 @lru_cache(maxsize=4_096)

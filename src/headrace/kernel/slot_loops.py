@@ -8,6 +8,7 @@ import numpy.typing as npt
 from headrace.kernel.compiling import compiled
 
 Integers = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32] | Integers
 
 EMPTY = -1
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -15,8 +16,15 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @compiled
-def extend_keys(keys: Integers, codes: npt.NDArray[np.int32], table: npt.NDArray[np.int32], size: int) -> None:
-    """One code more in each key: keys * size + table[codes]."""
+def extend_keys(keys: Integers, codes: Codes, size: int) -> None:
+    """One code more in each key: keys * size + codes."""
+    for row in range(len(keys)):
+        keys[row] = keys[row] * size + codes[row]
+
+
+@compiled
+def extend_keys_by(keys: Integers, codes: Codes, table: npt.NDArray[np.int32], size: int) -> None:
+    """The same through a table: keys * size + table[codes]."""
     for row in range(len(keys)):
         keys[row] = keys[row] * size + table[codes[row]]
 

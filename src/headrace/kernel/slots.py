@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headrace.kernel.slot_loops import dense_slots, extend_keys, hashed_slots
+from headrace.kernel.slot_loops import dense_slots, extend_keys, extend_keys_by, hashed_slots
 
 Integers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -40,13 +40,18 @@ class Keys:
         self.values = np.zeros(rows, dtype=np.int64)
         self.size = 1
 
-    def extend(self, codes: Codes, size: int, table: Codes | None = None) -> None:
-        """One code more, below `size`, perhaps through a table."""
-        if self.size > MOST_KEYS // max(1, size):
+    def extend(self, codes: Codes | Integers, size: int, table: Codes | None = None) -> None:
+        """One code more; it, or what the table has for it, is below `size`."""
+        if size <= 1:
+            return
+        if self.size > MOST_KEYS // size:
             found = find_slots(self.values, self.size)
             self.values, self.size = found.of_row, found.count
-        extend_keys(self.values, codes, np.arange(size, dtype=np.int32) if table is None else table, size)
-        self.size *= max(1, size)
+        if table is None:
+            extend_keys(self.values, codes, size)
+        else:
+            extend_keys_by(self.values, codes, table, size)
+        self.size *= size
 
     def slots(self) -> Slots:
         return find_slots(self.values, self.size)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, tzinfo
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +17,7 @@ from headrace.aggregates.partials import Partial
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.coding import codes_of
 from headrace.kernel.partials import Encoded, Integers, NodePartials, encode
-from headrace.kernel.slots import Codes, Slots
+from headrace.kernel.slots import Codes, Keys, Slots
 from headrace.kernel.states import KINDS
 from headrace.model.expressions import Call, Expression, children, with_children
 from headrace.model.schema import UserFunction
@@ -24,6 +26,8 @@ from headrace.predicates import Dimension, Predicate
 
 Rows = npt.NDArray[np.int64]
 """Positions of the rows that are taken, in order; None stands for all."""
+MOST_CELLS = 1 << 16
+"""Of a table with an entry for every cell."""
 
 
 class Source(Protocol):
@@ -34,7 +38,11 @@ class Source(Protocol):
     """The predicates whose rows are there."""
 
     def codes(self, dimension: Dimension) -> Codes:
-        """The cell of each row."""
+        """The cell of each row in one dimension."""
+        ...
+
+    def cells(self, dimensions: tuple[Dimension, ...]) -> Integers:
+        """The cell of each row, as one number: those of all dimensions, in their order, as digits."""
         ...
 
     def group(self, tree: Expression) -> Encoded:
@@ -68,14 +76,22 @@ class StreamRows:
 
     def codes(self, dimension: Dimension) -> Codes:
         """Found by one search among the cuts of all nodes, then by a look-up."""
+        finest = self.finest.get(dimension.expression, dimension)
+        if finest != dimension:
+            return np.take(finest.coarsen(dimension), self.codes(finest))
         if dimension not in self.known_codes:
-            finest = self.finest.get(dimension.expression, dimension)
-            if finest != dimension:
-                self.known_codes[dimension] = finest.coarsen(dimension)[self.codes(finest)]
-            else:
-                found = self.table_codes(dimension)
-                self.known_codes[dimension] = self.searched(dimension) if found is None else found
+            found = self.table_codes(dimension)
+            self.known_codes[dimension] = self.searched(dimension) if found is None else found
         return self.known_codes[dimension]
+
+    def cells(self, dimensions: tuple[Dimension, ...]) -> Integers:
+        """Coarsened on the way."""
+        digits = Keys(len(self.times_us))
+        for dimension in dimensions:
+            finest = self.finest.get(dimension.expression, dimension)
+            table = None if finest == dimension else finest.coarsen(dimension)
+            digits.extend(self.codes(finest), dimension.size, table)
+        return digits.values
 
     def searched(self, dimension: Dimension) -> Codes:
         return codes_of(dimension, self.evaluation.evaluate(dimension.expression).values)
@@ -117,13 +133,30 @@ class NodeRows:
     def codes(self, dimension: Dimension) -> Codes:
         """From the node's own cells, or else from its groups."""
         if dimension not in self.known_codes:
-            place = self.places.get(dimension.expression)
-            own = None if place is None else self.parent.node.dimensions[place]
-            if place is not None and own is not None and own.covers(dimension):
-                self.known_codes[dimension] = own.coarsen(dimension)[self.parent.digits(place)]
+            if self.tells(dimension):
+                place = self.places[dimension.expression]
+                coarse = self.parent.node.dimensions[place].coarsen(dimension)
+                self.known_codes[dimension] = coarse[self.parent.digits(place)]
             else:
                 self.known_codes[dimension] = dimension.codes(self.values(dimension.expression))
         return self.known_codes[dimension]
+
+    def cells(self, dimensions: tuple[Dimension, ...]) -> Integers:
+        """By a table of the node's cells, where these tell all and are few."""
+        own = self.parent.node.dimensions
+        if own == dimensions:
+            return self.parent.cells
+        if math.prod(each.size for each in own) <= MOST_CELLS and all(self.tells(each) for each in dimensions):
+            return np.take(cell_map(own, dimensions), self.parent.cells)
+        digits = Keys(self.parent.rows)
+        for dimension in dimensions:
+            digits.extend(self.codes(dimension), dimension.size)
+        return digits.values
+
+    def tells(self, dimension: Dimension) -> bool:
+        """Whether the node's own cells do."""
+        place = self.places.get(dimension.expression)
+        return place is not None and self.parent.node.dimensions[place].covers(dimension)
 
     def group(self, tree: Expression) -> Encoded:
         return encode(self.values(tree))
@@ -137,6 +170,19 @@ class NodeRows:
             places = pa.array(rows)
             state = tuple(column.take(places) for column in state)
         return KINDS[partial.kind].combine(slots.of_row, slots.count, state)
+
+
+@lru_cache(maxsize=4_096)
+def cell_map(fine: tuple[Dimension, ...], coarse: tuple[Dimension, ...]) -> Integers:
+    """For each cell of some dimensions that of others, each of which they cover."""
+    sizes = [dimension.size for dimension in fine]
+    digits = dict(zip((each.expression for each in fine), np.indices(sizes, sparse=True), strict=True))
+    finer = {dimension.expression: dimension for dimension in fine}
+    numbers = np.zeros([1] * len(sizes), dtype=np.int64)
+    for dimension in coarse:
+        own = finer[dimension.expression].coarsen(dimension)[digits[dimension.expression]]
+        numbers = numbers * dimension.size + own
+    return np.broadcast_to(numbers, sizes).reshape(-1)
 
 
 def truth(predicate: Predicate, source: Source) -> npt.NDArray[np.bool_]:
