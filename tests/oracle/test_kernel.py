@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from headrace.kernel.answering import Answers, answer
+from headrace.kernel.closing import Closed
 from headrace.model.arrow import arrow_type, plain_values
 from headrace.model.expressions import Aggregate, Call, Expression
 from headrace.model.query import Output, Query
@@ -19,11 +20,10 @@ from headrace.planner.changing import add_query
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.leaves import demand
 from headrace.planner.making import make_plan
-from headrace.planner.plan import Plan
-from headrace.planner.pricing import apart, priced
 from headrace.planner.sampling import Data, draw
 from headrace.reference import Interpreter
 from headrace.sql import parse_query, parse_script
+from tests.oracle.plans import plans
 from tests.oracle.tables import STREAM, Row, tables
 from tests.oracle.values import canonical
 from tests.oracle.windowed import QueryPair, queries
@@ -44,29 +44,6 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Query], list[Row]]:
 
 def data_of(table: list[Row]) -> Data:
     return Data(CATALOG, CATALOG.streams[0], pa.Table.from_pylist(table, schema=SCHEMA), {})
-
-
-@st.composite
-def plans(draw: st.DrawFn, data: Data, asked: dict[str, Query]) -> Plan:
-    """Plans for dear and cheap nodes, dear and cheap shipping; each query apart; one query after the other."""
-    costs = st.sampled_from([0.0, 1.0, 1_000.0])
-    constants = Constants(node_ns=draw(costs), leaf_ns=draw(costs), slice_ns=draw(costs), ship_row_ns=draw(costs))
-    cost = Cost(draw_sample(data, asked), constants)
-    demands = {name: demand(query) for name, query in asked.items()}
-    how = draw(st.sampled_from(["made", "apart", "grown"]))
-    if how == "apart":
-        return priced(apart(demands), demands, cost)
-    if how == "made":
-        return make_plan(demands, cost)
-    first, *others = demands
-    plan = make_plan({first: demands[first]}, cost)
-    for name in others:
-        plan = add_query(plan, name, demands[name], cost)
-    return plan
-
-
-def draw_sample(data: Data, asked: dict[str, Query]) -> Any:
-    return draw(data, asked.values())
 
 
 def weights(query: Query) -> dict[int, Expression]:
@@ -94,8 +71,8 @@ def from_reference(query: Query, table: list[Row]) -> tuple[list[tuple[Any, ...]
     return rows, errors, sum(gap.count for step in steps for gap in step.gaps if gap.query == "plain")
 
 
-def from_kernel(answers: Answers, name: str, query: Query) -> list[tuple[Any, ...]]:
-    table = answers.closed[name].table
+def from_kernel(closed: Closed, query: Query) -> list[tuple[Any, ...]]:
+    table = closed.table
     columns = [plain_values(table.column(column.name), column.type) for column in query.result_columns()]
     return list(zip(*columns, strict=True))
 
@@ -125,7 +102,7 @@ def compare(asked: dict[str, Query], table: list[Row], answers: Answers) -> None
     for name, query in asked.items():
         theirs, errors, left_out = from_reference(query, table)
         event("with results" if theirs else "without results")
-        check(query, from_kernel(answers, name, query), theirs)
+        check(query, from_kernel(answers.closed[name], query), theirs)
         assert answers.closed[name].errors == errors
         assert answers.closed[name].left_out == left_out
 
@@ -149,3 +126,30 @@ def test_without_rows_there_are_no_windows() -> None:
     assert nothing.closed["q"].table.column_names == ["window_start", "window_end", "n", "s"]
     dropped = answer(data_of([{"t": None, "i": 1}]), {"q": query})
     assert (dropped.rows, dropped.dropped, dropped.closed["q"].windows) == (1, 1, 0)
+
+
+def test_more_cells_than_can_be_numbered() -> None:
+    columns = [f"c{place}" for place in range(16)]
+    catalog = parse_script(
+        f"CREATE STREAM r (t TIMESTAMP, {', '.join(f'{name} BIGINT' for name in columns)}) EVENT TIME t"
+    ).catalog
+    asked = {
+        f"q{number}": parse_query(
+            f"SELECT count(*) AS n FROM r [RANGE '5 s'] WHERE {' AND '.join(f'{name} > {number}' for name in columns)}",
+            catalog,
+        )
+        for number in range(40)
+    }
+    rows = pa.table(
+        {"t": pa.array(range(60), pa.int64()).cast(arrow_type(catalog.streams[0].columns[0].type))}
+        | {name: pa.array(range(60), pa.int64()) for name in columns}
+    )
+    data = Data(catalog, catalog.streams[0], rows, {})
+    first, *others = asked
+    cost = Cost(draw(data, asked.values()), Constants())
+    grown = make_plan({first: demand(asked[first])}, cost)
+    for name in others:
+        grown = add_query(grown, name, demand(asked[name]), cost)
+    for plan in (None, grown):
+        found = answer(data, asked, plan)
+        assert [found.closed[name].table["n"].to_pylist() for name in asked] == [[59 - number] for number in range(40)]

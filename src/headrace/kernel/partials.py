@@ -39,6 +39,11 @@ class NodePartials:
     def rows(self) -> int:
         return len(self.starts_us)
 
+    @property
+    def nbytes(self) -> int:
+        columns = [*self.groups.values(), *(column for state in self.states.values() for column in state)]
+        return 3 * self.starts_us.nbytes + sum(int(column.nbytes) for column in columns)
+
     def digits(self, place: int) -> Codes:
         """The cell of each row in the dimension at `place`."""
         sizes = [dimension.size for dimension in self.node.dimensions]

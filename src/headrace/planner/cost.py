@@ -8,6 +8,7 @@ queries that run alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from headrace.aggregates.partials import Partial
 from headrace.model.expressions import Call, Expression, walk
 from headrace.model.windows import AnyWindow, Window
 from headrace.planner.leaves import Demand, Leaf
-from headrace.planner.nodes import Node, is_matched
+from headrace.planner.nodes import MOST_CELLS, Node, is_matched
 from headrace.planner.statistics import Sample
 
 DENSE_KEYS = 1 << 18
@@ -59,6 +60,8 @@ class Cost:
 
     def arc(self, parent: Node | None, child: Node) -> float:
         """Computing a node from its parent, or from the stream."""
+        if child.cells > MOST_CELLS:
+            return math.inf
         slot = self.key_ns(child) + self.slot_ns(child)
         if parent is None:
             rows = self.sample.batch_rows * self.sample.selectivity(child.keep)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -12,7 +12,7 @@ from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, L
 from headrace.model.query import Join, Query
 from headrace.model.types import BOOLEAN, STRING
 from headrace.model.windows import AnyWindow
-from headrace.planner.nodes import Node, union
+from headrace.planner.nodes import MOST_CELLS, Node, union
 from headrace.predicates import Predicate
 from headrace.windows import Boundaries, compose, paired
 
@@ -144,7 +144,18 @@ def shapes_of(leaves: Iterable[Leaf]) -> tuple[Shape, ...]:
     for leaf in leaves:
         expressions = frozenset(each.expression for each in leaf.predicate.dimensions)
         members.setdefault((expressions, leaf.node.groups, leaf.node.partials), []).append(leaf)
-    return tuple(Shape(union([leaf.node for leaf in group]), tuple(group)) for group in members.values())
+    return tuple(shape for group in members.values() for shape in shapes_within(group))
+
+
+def shapes_within(leaves: Sequence[Leaf]) -> Iterator[Shape]:
+    """One shape, or several if one had more cells than can be numbered."""
+    node = union([leaf.node for leaf in leaves])
+    if node.cells <= MOST_CELLS:
+        yield Shape(node, tuple(leaves))
+    else:
+        middle = len(leaves) // 2
+        yield from shapes_within(leaves[:middle])
+        yield from shapes_within(leaves[middle:])
 
 
 def split_by_window(leaf: Leaf) -> tuple[Leaf, ...]:

@@ -26,7 +26,7 @@ from headrace.planner.leaves import (
 from headrace.planner.nodes import Node, union
 from headrace.planner.plan import STREAM, Plan
 from headrace.planner.pricing import Draft, priced
-from headrace.planner.search import Effort, Graph, search, topological
+from headrace.planner.search import Effort, Graph, possible, search, topological
 from headrace.planner.steiner import Costs, Tree, improve
 from headrace.predicates import Predicate
 
@@ -50,7 +50,7 @@ def draft_of(leaves: Sequence[Leaf], cost: Cost, effort: Effort | None) -> Draft
     tree = search([shape.node for shape in shapes], cost.arc, effort)
     graph = Graph([leaf.node for leaf in leaves], cost.arc)
     candidates = [*tree.nodes, *(part for shape in shapes for part in parts_of(shape, cost)), *covering(leaves, graph)]
-    return chosen(leaves, list(dict.fromkeys(candidates)), graph, cost)
+    return chosen(leaves, list(dict.fromkeys(possible(candidates))), graph, cost)
 
 
 def parts_of(shape: Shape, cost: Cost) -> list[Node]:

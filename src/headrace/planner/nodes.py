@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,9 @@ from headrace.predicates import Dimension, Predicate, implies, union_dimensions
 from headrace.windows import Boundaries, compose
 
 EVERYTHING = Predicate(None)
+
+MOST_CELLS = 1 << 40
+"""Of a node: cells are numbers, and with slices and groups they make up keys."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,11 @@ class Node:
     def __hash__(self) -> int:
         """Nodes of hundreds of queries are looked up again and again."""
         return self._hash
+
+    @cached_property
+    def cells(self) -> int:
+        """How many there are, whether rows lie in them or not."""
+        return math.prod(dimension.size for dimension in self.dimensions)
 
     def covers(self, other: Node) -> bool:
         """True if `other` can be computed from this node alone."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.aggregates.partials import Partial
 from headrace.planner.leaves import Ask, Demand, Leaf, make_leaf
-from headrace.planner.nodes import Node
-from headrace.predicates import Predicate
+from headrace.planner.nodes import Node, contains_boundaries
+from headrace.windows import compose, paired
 
 STREAM = -1
 """The parent of nodes that are computed from the rows themselves."""
@@ -64,6 +64,15 @@ class Plan:
             found.setdefault(each.parent, []).append(place)
         return found
 
+    @cached_property
+    def routes(self) -> Mapping[Demand, tuple[Route, ...]]:
+        """Of all queries that were planned for."""
+        found: dict[str, list[Route]] = {}
+        for answer in self.answers:
+            for ask in answer.leaf.asks:
+                found.setdefault(ask.query, []).append(Route(answer.place, answer.leaf.node, ask.partials))
+        return {self.demands[name]: tuple(routes) for name, routes in found.items()}
+
     def children(self, place: int) -> Sequence[int]:
         return self._children.get(place, [])
 
@@ -76,10 +85,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where some partials of a query come from: the shipped node `place`, in the cells where the predicate holds."""
+    """Where some partials of a query come from: `leaf` is computed from the rows of the shipped node at `place`."""
 
     place: int
-    predicate: Predicate
+    leaf: Node
     partials: frozenset[Partial]
 
 
@@ -87,22 +96,35 @@ def route(plan: Plan, demand: Demand) -> tuple[Route, ...] | None:
     """The shipped nodes that answer a query, planned for or not; None if the plan does not tell its answer.
 
     A shipped node must have the query's own group-by: a coarser one would have to be gathered from several reducers.
+    Its slices may be others than the query's: then the windows are complete that no slice crosses.
     """
+    return plan.routes[demand] if demand in plan.routes else found_route(plan, demand)
+
+
+def found_route(plan: Plan, demand: Demand) -> tuple[Route, ...] | None:
     missing, routes = demand.partials, []
-    for place in by_rows(plan, demand):
-        found = missing & plan.nodes[place].node.partials
-        if found and plan.nodes[place].node.covers(wanted(demand, found)):
-            routes.append(Route(place, demand.predicate, found))
-            missing -= found
+    for place in by_fitness(plan, demand):
+        node = plan.nodes[place].node
+        leaf = wanted(demand, missing & node.partials)
+        if not contains_boundaries(node.boundaries, leaf.boundaries):
+            leaf = replace(leaf, boundaries=node.boundaries)
+        if leaf.partials and node.covers(leaf):
+            routes.append(Route(place, leaf, leaf.partials))
+            missing -= leaf.partials
         if not missing:
             return tuple(routes)
     return None
 
 
-def by_rows(plan: Plan, demand: Demand) -> list[int]:
-    """The shipped nodes of the query's group-by, smallest first."""
-    places = [place for place in plan.shipped if plan.nodes[place].node.groups == demand.groups]
-    return sorted(places, key=lambda place: (plan.nodes[place].rows, place))
+def by_fitness(plan: Plan, demand: Demand) -> list[int]:
+    """The shipped nodes of the query's group-by: first those that have its boundaries, and of these the smallest."""
+    boundaries = compose([paired(demand.window)])
+
+    def fitness(place: int) -> tuple[bool, float, int]:
+        each = plan.nodes[place]
+        return not contains_boundaries(each.node.boundaries, boundaries), each.rows, place
+
+    return sorted((place for place in plan.shipped if plan.nodes[place].node.groups == demand.groups), key=fitness)
 
 
 def wanted(demand: Demand, partials: Iterable[Partial]) -> Node:

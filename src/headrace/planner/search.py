@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
 from headrace.planner.coverage import Coverage, Profile
-from headrace.planner.nodes import Node, union
+from headrace.planner.nodes import MOST_CELLS, Node, union
 from headrace.planner.plan import STREAM
 from headrace.planner.steiner import Costs, steiner_tree
 
@@ -104,8 +104,13 @@ def best_with(drawn: Sequence[Node], best: SharedTree, terminals: Sequence[Node]
     """The better of a tree and the tree found over its nodes and those drawn [NFC algorithm 1]."""
     kept = [node for node in best.nodes if node not in set(terminals)]
     candidates = [*terminals, *kept, *drawn, *mixed(drawn, [*kept, *terminals], graph)]
-    tree = shared(list(dict.fromkeys(candidates)), len(terminals), graph)
+    tree = shared(list(dict.fromkeys(possible(candidates))), len(terminals), graph)
     return min(best, tree, key=lambda each: each.cost)
+
+
+def possible(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Those whose cells can be numbered."""
+    return (node for node in nodes if node.cells <= MOST_CELLS)
 
 
 def all_unions(terminals: Sequence[Node]) -> list[Node]:
