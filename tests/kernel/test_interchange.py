@@ -24,7 +24,6 @@ from headrace.kernel.interchange import (
 from headrace.model.errors import DataError
 from headrace.model.query import Query
 from headrace.planner.leaves import demand, leaves_of
-from headrace.planner.plan import Plan
 from headrace.sql import parse_query
 from tests.oracle.tables import Row
 from tests.oracle.test_kernel import CATALOG, cases, data_of
@@ -32,15 +31,16 @@ from tests.oracle.test_kernel import CATALOG, cases, data_of
 COUNTS = Counts(rows=7, late=1, future=2, dropped=3, errors={"q": 4}, lowest_us=-5, highest_us=6)
 
 
-def shipped(run: Run, plan: Plan) -> Run:
+def shipped(run: Run) -> Run:
     """The same run, with every partial sent through bytes."""
-    nodes = {plan.nodes[place].node: place for place in plan.shipped}
     sent = Run(rows=run.rows, dropped=run.dropped, errors=run.errors)
-    for batch in zip(*run.partials.values(), strict=True):
-        received = from_bytes(to_bytes(Shipment(pack("r", batch), COUNTS)))
-        assert received.counts == COUNTS
-        for part in unpack("r", received.tables, nodes):
-            sent.partials.setdefault(nodes[part.node], []).append(part)
+    for kept in run.retained.plans.values():
+        nodes = {kept.plan.nodes[place].node: place for place in kept.plan.shipped}
+        for batch in zip(*kept.parts.values(), strict=True):
+            received = from_bytes(to_bytes(Shipment(pack("r", batch), COUNTS)))
+            assert received.counts == COUNTS
+            back = {nodes[part.node]: part for part in unpack("r", received.tables, nodes)}
+            sent.retained.add(kept.plan, back)
     return sent
 
 
@@ -57,8 +57,8 @@ def test_answers_are_the_same_after_the_journey(case: tuple[dict[str, Query], li
     run, reader = Run(), Reader(data, asked, plan)
     for begin in range(0, len(table), batch_rows):
         reader.take_batch(run, data.rows.slice(begin, batch_rows))
-    expected = close_all(run, plan, data, asked, 3)
-    assert told(close_all(shipped(run, plan), plan, data, asked, 3)) == told(expected)
+    expected = close_all(run, data, asked, 3)
+    assert told(close_all(shipped(run), data, asked, 3)) == told(expected)
 
 
 def leaf(text: str) -> Any:

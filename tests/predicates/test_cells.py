@@ -195,3 +195,12 @@ def test_a_predicate_over_too_many_combinations_is_opaque() -> None:
 def test_matching_rows_twice_gives_equal_values() -> None:
     column_i = ColumnRef("S", "i", BIGINT)
     assert predicate("5 < i") == Predicate(Call(">", (column_i, Literal(5, BIGINT)), BOOLEAN))
+
+
+def test_implication_of_constants() -> None:
+    everything, nothing = predicate("TRUE"), predicate("FALSE")
+    assert implies(everything, predicate("NOT FALSE"))
+    assert implies(nothing, everything)
+    assert not implies(everything, nothing)
+    assert implies(predicate("i > 3"), everything)
+    assert not implies(everything, predicate("i > 3"))

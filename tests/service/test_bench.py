@@ -57,7 +57,10 @@ def test_nfc(headrace: CommandLine, tmp_path: Path) -> None:
     assert (tmp_path / "nfc.svg").read_text().lstrip().startswith("<?xml")
 
 
-@pytest.mark.parametrize(("workload", "queries"), [("low", 8), ("windows", 8), ("predicates", 8), ("regular", 9)])
+@pytest.mark.parametrize(
+    ("workload", "queries"),
+    [("low", 8), ("windows", 8), ("predicates", 8), ("regular", 9), ("grouped", 8), ("syn", 8)],
+)
 def test_kernel(headrace: CommandLine, tmp_path: Path, workload: str, queries: int) -> None:
     pytest.importorskip("duckdb")
     pytest.importorskip("polars")
@@ -71,6 +74,14 @@ def test_kernel(headrace: CommandLine, tmp_path: Path, workload: str, queries: i
     assert 0 < found["apart_rows"] <= 20_000
     times = "plan_s", "kernel_s", "rows_per_s", "rows_per_s_one_query", "lattice_gain", "polars_s", "duckdb_s"
     assert all(found[key] > 0 for key in times)
+    assert found["level1_share"] == found["level1_rows"] / found["rows"] > 0
+    assert found["peak_mb"] >= 0
+
+
+def test_kernel_help_teaches_workloads_and_figures(headrace: CommandLine) -> None:
+    taught = " ".join(headrace("bench", "kernel", "--help").out.split())
+    for part in ("grouped", "syn", "level1_rows", "peak_mb"):
+        assert part in taught
 
 
 def test_calibrate(headrace: CommandLine, tmp_path: Path) -> None:

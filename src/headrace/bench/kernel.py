@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-import math
+import resource
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from headrace.bench.peers import Peer, Sums, duckdb_peer, import_polars, polars_peer, summed, window_of
+from headrace.bench.peers import (
+    INSTANCE,
+    Asked,
+    Peer,
+    asked_of,
+    duckdb_peer,
+    import_polars,
+    polars_peer,
+    with_numbers,
+)
 from headrace.bench.planner import timed
 from headrace.datasets import workload
-from headrace.kernel.answering import BATCH_ROWS, Answers, answer, plan_for
+from headrace.kernel.answering import BATCH_ROWS, Answers, Reader, Run, answer, plan_for
 from headrace.kernel.closing import Closed
 from headrace.model.expressions import WINDOW_END
 from headrace.model.query import Query
@@ -29,6 +41,8 @@ from headrace.sql import parse_script
 WARM_ROWS = 20_000
 SINGLE_QUERIES = 5
 TOLERANCE = 1e-9
+FORGET_PEAK = "5"
+"""Written to /proc/self/clear_refs, makes the peak of resident memory what is resident now."""
 Report = Callable[[int, int], None]
 Queries = Mapping[str, Query]
 
@@ -41,9 +55,12 @@ def measure_kernel(data: Data, queries: Queries, sample: int, report: Report) ->
     answer_warm(data, queries, plan)
     with ExitStack() as opened:
         peers = {"duckdb": opened.enter_context(duckdb_peer(data)), "polars": polars_peer(data)}
-        checked = check(answer(data, queries, plan), sampled, peers, report)
-        kernel_s, _ = timed(lambda: answer(data, queries, plan))
+        peak_mb, checked = check_first_run(
+            data, queries, plan, partial(check, sampled=sampled, peers=peers, report=report)
+        )
+        kernel_s = seconds(lambda: answer(data, queries, plan))
         peers_s = {f"{name}_s": time_peer(peer, sampled, len(queries)) for name, peer in peers.items()}
+    level1_rows = count_level1_rows(data, queries, plan)
     return {
         "queries": len(queries),
         "rows": data.rows.num_rows,
@@ -52,6 +69,9 @@ def measure_kernel(data: Data, queries: Queries, sample: int, report: Report) ->
         "kernel_s": kernel_s,
         "rows_per_s": data.rows.num_rows / kernel_s,
         "rows_per_s_one_query": rows_per_s_alone(data, spread(queries, SINGLE_QUERIES)),
+        "level1_rows": level1_rows,
+        "level1_share": level1_rows / data.rows.num_rows,
+        "peak_mb": peak_mb,
         **measure_gain(data, queries, plan),
         **peers_s,
         "peer_sampled": len(sampled),
@@ -78,7 +98,32 @@ def answer_warm(data: Data, queries: Queries, plan: Plan) -> None:
     answer(first_rows(data, WARM_ROWS), queries, plan, batch_rows=WARM_ROWS // 2)
 
 
+def seconds(run: Callable[[], object]) -> float:
+    """What it gives is dropped at once: it may be large."""
+    return timed(run)[0]
+
+
 # The kernel
+
+
+def check_first_run(data: Data, queries: Queries, plan: Plan, check: Callable[[Answers], int]) -> tuple[float, int]:
+    """By how many MB resident memory grew at its peak, and what `check` says of the answers."""
+    with suppress(OSError):  # where there is no such file, the peak is that of the whole process
+        Path("/proc/self/clear_refs").write_text(FORGET_PEAK)
+    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    answers = answer(data, queries, plan)
+    grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb
+    return grown_kb / 1_024, check(answers)
+
+
+def count_level1_rows(data: Data, queries: Queries, plan: Plan) -> int:
+    """Of all shipped nodes and batches, before batches are combined."""
+    reader, count = Reader(data, queries, plan), 0
+    for begin in range(0, data.rows.num_rows, BATCH_ROWS):
+        run = Run()
+        reader.take_batch(run, data.rows.slice(begin, BATCH_ROWS))
+        count += run.retained.rows
+    return count
 
 
 def rows_per_s_alone(data: Data, queries: Queries) -> float:
@@ -87,8 +132,7 @@ def rows_per_s_alone(data: Data, queries: Queries) -> float:
     for name, query in queries.items():
         plan = plan_for(data, {name: query})
         answer_warm(data, {name: query}, plan)
-        seconds, _ = timed(partial(answer, data, {name: query}, plan))
-        found.append(data.rows.num_rows / seconds)
+        found.append(data.rows.num_rows / seconds(partial(answer, data, {name: query}, plan)))
     return median(found)
 
 
@@ -102,8 +146,8 @@ def measure_gain(data: Data, queries: Queries, plan: Plan) -> Mapping[str, float
     cost = Cost(draw(some, queries.values(), BATCH_ROWS), Constants())
     unshared = priced(apart(demands), demands, cost, plan.alone_ns)
     answer_warm(data, queries, unshared)
-    apart_s, _ = timed(lambda: answer(some, queries, unshared))
-    chosen_s, _ = timed(lambda: answer(some, queries, plan))
+    apart_s = seconds(lambda: answer(some, queries, unshared))
+    chosen_s = seconds(lambda: answer(some, queries, plan))
     return {"lattice_gain": apart_s / chosen_s, "apart_s": apart_s, "apart_rows": some.rows.num_rows}
 
 
@@ -112,35 +156,55 @@ def measure_gain(data: Data, queries: Queries, plan: Plan) -> Mapping[str, float
 
 def time_peer(peer: Peer, sampled: Queries, queries: int) -> float:
     """Seconds for all queries one after the other, from those that are sampled."""
-    return sum(timed(partial(peer, query))[0] for query in sampled.values()) * queries / len(sampled)
+    return sum(seconds(partial(peer, query)) for query in sampled.values()) * queries / len(sampled)
 
 
 def check(answers: Answers, sampled: Queries, peers: Mapping[str, Peer], report: Report) -> int:
-    """How many windows are equal to the peers'; one that is not is an error."""
+    """How many rows of windows are equal to the peers'; one that is not is an error."""
     checked = 0
     for place, (name, query) in enumerate(sampled.items()):
         report(place, len(sampled))
-        ours = sums_of(query, answers.closed[name])
+        ours = results_of(query, answers.closed[name])
         for peer_name, peer in peers.items():
             theirs = peer(query)
-            compare(f"{name}: kernel and {peer_name}", ours, theirs)
-            checked += len(theirs)
+            compare(f"{name}: kernel and {peer_name}", asked_of(query), ours, theirs)
+            checked += theirs.num_rows
     return checked
 
 
-def sums_of(query: Query, closed: Closed) -> Sums:
+def results_of(query: Query, closed: Closed) -> pa.Table:
     """By instance, as peers give them; windows without rows are left out."""
-    window, (value, _) = window_of(query), summed(query)
+    asked = asked_of(query)
     (end,) = (output.name for output in query.outputs if output.expression == WINDOW_END)
     ends_us = np.asarray(closed.table[end].cast(pa.int64()))
-    instances = (ends_us - window.offset_us) // window.slide_us
-    sums = closed.table[value.name].to_pylist()
-    return {int(k): total for k, total in zip(instances, sums, strict=True) if total is not None}
+    instances = pa.array((ends_us - asked.window.offset_us) // asked.window.slide_us)
+    table = with_numbers(closed.table).append_column(INSTANCE, instances)
+    if query.group_by:
+        return table
+    has_rows = [pc.is_valid(table[name]) for name in asked.sums]
+    has_rows += [pc.not_equal(table[name], 0) for name in asked.counts]
+    return table.filter(reduce(pc.or_, has_rows))
 
 
-def compare(what: str, ours: Sums, theirs: Sums) -> None:
-    if ours.keys() != theirs.keys():
-        raise RuntimeError(f"{what} have different windows: {sorted(ours.keys() ^ theirs.keys())[:5]}")
-    for instance, total in ours.items():
-        if not math.isclose(total, theirs[instance], rel_tol=TOLERANCE):
-            raise RuntimeError(f"{what} differ in window {instance}: {total!r} and {theirs[instance]!r}")
+def compare(what: str, asked: Asked, ours: pa.Table, theirs: pa.Table) -> None:
+    """Both row by row, in the order of windows and groups."""
+    keys = [INSTANCE, *asked.groups]
+    ours, theirs = (table.sort_by([(key, "ascending") for key in keys]) for table in (ours, theirs))
+    if ours.num_rows != theirs.num_rows:
+        raise RuntimeError(f"{what} have {ours.num_rows:,} and {theirs.num_rows:,} rows")
+    for name in (*keys, *asked.sums, *asked.counts):
+        mine, other = ours[name], theirs[name]
+        equal = agree(mine, other)
+        if not equal.all():
+            row = int(np.flatnonzero(~equal)[0])
+            where = {key: ours[key][row].as_py() for key in keys}
+            raise RuntimeError(f"{what} differ in {name} at {where}: {mine[row]} and {other[row]}")
+
+
+def agree(mine: pa.ChunkedArray, other: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """For each row whether both are NULL, or equal; DOUBLEs are within the tolerance."""
+    if pa.types.is_floating(mine.type):
+        close = np.isclose(mine.to_numpy(), other.to_numpy(), rtol=TOLERANCE, atol=0, equal_nan=True)
+    else:
+        close = pc.fill_null(pc.equal(mine, other), True).to_numpy()
+    return np.asarray(close & (mine.is_null().to_numpy() == other.is_null().to_numpy()))

@@ -1,6 +1,7 @@
-"""The queries of OTF's workloads in DuckDB and in Polars, one at a time: what the kernel is checked and timed against.
+"""The queries of the kernel's workloads in DuckDB and in Polars, one at a time: what it is checked and timed against.
 
-Both join, filter, copy each row into every instance that holds it, and sum by instance.
+Both join, filter, copy each row into every instance that holds it, and aggregate by instance and group. Their tables
+are made beforehand, of their own kind, with addresses as 32-bit numbers.
 """
 
 from __future__ import annotations
@@ -10,11 +11,18 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
+from headrace.expressions.columns import built, present, raw
+from headrace.model.address import IPV4_BITS, MAPPED
+from headrace.model.arrow import ADDRESS_BYTES, one_array
 from headrace.model.errors import UnsupportedError
 from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, Literal, is_window_bound
-from headrace.model.query import Output, Query
+from headrace.model.query import Query
 from headrace.model.types import BIGINT, BOOLEAN, DOUBLE
 from headrace.model.windows import Window
 from headrace.planner.sampling import Data
@@ -23,32 +31,42 @@ if TYPE_CHECKING:
     import polars as pl
 
 THREADS = 2
-Sums = Mapping[int, float]
-Peer = Callable[[Query], Sums]
-"""Of a query the sum of each instance that has rows; the instance k ends at `k * slide + offset`."""
+INSTANCE = "instance"
+Peer = Callable[[Query], pa.Table]
+"""Of a query the instance of each row, k if it ends at `k * slide + offset`, and beside it groups and aggregates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    sql: str
+    sql: Callable[..., str]
     python: Callable[..., Any]
 
 
+def infix(symbol: str, python: Callable[[Any, Any], Any]) -> Operator:
+    return Operator(
+        lambda *operands: "(" + f" {symbol} ".join(operands) + ")", lambda *operands: reduce(python, operands)
+    )
+
+
 OPERATORS: Mapping[str, Operator] = {
-    "and": Operator("({} AND {})", operator.and_),
-    "=": Operator("({} = {})", operator.eq),
-    "<": Operator("({} < {})", operator.lt),
-    ">": Operator("({} > {})", operator.gt),
-    "-": Operator("({} - {})", operator.sub),
-    "*": Operator("({} * {})", operator.mul),
-    "/": Operator("({} / {})", operator.truediv),
-    "abs": Operator("abs({})", operator.abs),
+    "and": infix("AND", operator.and_),
+    "or": infix("OR", operator.or_),
+    "=": infix("=", operator.eq),
+    "<>": infix("<>", operator.ne),
+    "<": infix("<", operator.lt),
+    "<=": infix("<=", operator.le),
+    ">": infix(">", operator.gt),
+    ">=": infix(">=", operator.ge),
+    "-": infix("-", operator.sub),
+    "*": infix("*", operator.mul),
+    "/": infix("/", operator.truediv),
+    "abs": Operator("abs({})".format, operator.abs),
 }
 
 
 def unsupported(what: str) -> UnsupportedError:
     return UnsupportedError(
-        "peer-query", f"the peers are not asked for {what}", hint="they answer the workloads of OTF only"
+        "peer-query", f"the peers are not asked for {what}", hint="they answer the kernel's workloads only"
     )
 
 
@@ -59,24 +77,66 @@ def operator_of(call: Call) -> Operator:
     return OPERATORS[call.function]
 
 
-def summed(query: Query) -> tuple[Output, Expression]:
-    """The one sum that the query asks for: its column, and what is summed."""
-    if query.group_by or query.having is not None or query.order_by or query.limit is not None:
-        raise unsupported("GROUP BY, HAVING, ORDER BY or LIMIT")
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query as the peers take it: groups and aggregates by the names of their columns; a sum is of something."""
+
+    window: Window
+    groups: Mapping[str, Expression]
+    sums: Mapping[str, Aggregate]
+    counts: tuple[str, ...]
+
+
+def asked_of(query: Query) -> Asked:
+    if query.having is not None or query.order_by or query.limit is not None:
+        raise unsupported("HAVING, ORDER BY or LIMIT")
     if any(join.outer for join in query.joins):
         raise unsupported("an outer join")
-    rest = [output for output in query.outputs if not is_window_bound(output.expression)]
-    trees = [output.expression for output in rest]
-    match trees:
-        case [Aggregate("sum", (argument,), type=kind, distinct=False, filter=None)] if kind == DOUBLE:
-            return rest[0], argument
-    raise unsupported("anything but one sum of doubles")
-
-
-def window_of(query: Query) -> Window:
     if not isinstance(query.window, Window):
         raise unsupported("a window of slices")
-    return query.window
+    groups: dict[str, Expression] = {}
+    sums: dict[str, Aggregate] = {}
+    counts = []
+    for output in query.outputs:
+        match output.expression:
+            case Aggregate("sum", (_,), type=kind, distinct=False, filter=None) as aggregate if kind in (
+                DOUBLE,
+                BIGINT,
+            ):
+                sums[output.name] = aggregate
+            case Aggregate("count", (), distinct=False, filter=None):
+                counts.append(output.name)
+            case tree if tree in query.group_by:
+                groups[output.name] = tree
+            case tree if not is_window_bound(tree):
+                raise unsupported("anything but groups, sums of numbers and count(*)")
+    return Asked(query.window, groups, sums, tuple(counts))
+
+
+# Addresses
+
+
+def with_numbers(table: pa.Table) -> pa.Table:
+    """With addresses as numbers of 32 bits, which both peers handle best."""
+    for place, field in enumerate(table.schema):
+        if field.type == pa.binary(ADDRESS_BYTES):
+            table = table.set_column(place, field.name, address_numbers(one_array(table.column(place))))
+    return table
+
+
+def address_numbers(addresses: pa.Array) -> pa.Array:
+    words, rows = raw(addresses, ">u4", ADDRESS_BYTES // 4), present(addresses)
+    is_ipv4 = (words[:, :3] == [0, 0, MAPPED >> IPV4_BITS]).all(axis=1)
+    if not (is_ipv4 if rows is None else is_ipv4 | ~rows).all():
+        raise unsupported("addresses of IPv6")
+    return built(words[:, 3].astype(np.uint32), pa.uint32(), addresses)
+
+
+def prefix_mask(tree: Call) -> int:
+    (_, length) = tree.arguments
+    if not isinstance(length, Literal) or not isinstance(length.value, int):
+        raise unsupported("a prefix of no fixed length")
+    return (1 << IPV4_BITS) - (1 << max(0, IPV4_BITS - length.value))
 
 
 # DuckDB
@@ -84,23 +144,30 @@ def window_of(query: Query) -> Window:
 
 @contextmanager
 def duckdb_peer(data: Data) -> Iterator[Peer]:
-    """DuckDB over the Arrow tables as they are."""
+    """DuckDB over tables in its memory."""
     import duckdb
 
     with duckdb.connect(config={"threads": THREADS}) as connection:
         for name, table in {data.stream.name: data.rows, **data.tables}.items():
-            connection.register(name, table)
+            connection.register("arrow", with_numbers(table))
+            connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM arrow")
+            connection.unregister("arrow")
 
-        def answer(query: Query) -> Sums:
-            return dict(connection.execute(duckdb_query(query, data.stream.event_time)).fetchall())
+        def answer(query: Query) -> pa.Table:
+            return connection.sql(duckdb_query(query, data.stream.event_time)).to_arrow_table()
 
         yield answer
 
 
 def duckdb_query(query: Query, event_time: str) -> str:
     """Times are after 1970, so that `//`, which cuts towards zero, rounds down."""
-    window, (_, argument) = window_of(query), summed(query)
-    since_us = f"epoch_us({quoted(query.stream)}.{quoted(event_time)}) - {window.offset_us}"
+    asked = asked_of(query)
+    since_us = f"epoch_us({quoted(query.stream)}.{quoted(event_time)}) - {asked.window.offset_us}"
+    taken = {name: sql(tree) for name, tree in asked.groups.items()}
+    taken |= {name: sql(aggregate.arguments[0]) for name, aggregate in asked.sums.items()}
+    names = [INSTANCE, *map(quoted, asked.groups)]
+    results = [f"sum({quoted(name)})::{each.type.name} AS {quoted(name)}" for name, each in asked.sums.items()]
+    results += [f"count(*) AS {quoted(name)}" for name in asked.counts]
     joins = [
         f"JOIN {quoted(join.table)} AS {quoted(join.relation)} ON "
         + " AND ".join(f"{sql(key.expression)} = {quoted(join.relation)}.{quoted(key.column)}" for key in join.keys)
@@ -108,15 +175,15 @@ def duckdb_query(query: Query, event_time: str) -> str:
     ]
     return "\n".join(
         [
-            "SELECT instance, sum(value) FROM (",
-            "SELECT unnest(range(earliest, latest + 1)) AS instance, value FROM (",
-            f"SELECT ({since_us}) // {window.slide_us} + 1 AS earliest,",
-            f"({since_us} + {window.range_us}) // {window.slide_us} AS latest,",
-            f"{sql(argument)} AS value",
+            f"SELECT {', '.join([*names, *results])} FROM (",
+            f"SELECT {', '.join([f'unnest(range(earliest, latest + 1)) AS {INSTANCE}', *map(quoted, taken)])} FROM (",
+            f"SELECT ({since_us}) // {asked.window.slide_us} + 1 AS earliest,",
+            f"({since_us} + {asked.window.range_us}) // {asked.window.slide_us} AS latest",
+            *(f", {tree} AS {quoted(name)}" for name, tree in taken.items()),
             f"FROM {quoted(query.stream)}",
             *joins,
             "" if query.where is None else f"WHERE {sql(query.where)}",
-            ")) GROUP BY instance",
+            f")) GROUP BY {', '.join(names)}",
         ]
     )
 
@@ -132,8 +199,12 @@ def sql(tree: Expression) -> str:
             return f"{quoted(tree.relation)}.{quoted(tree.name)}"
         case Literal() if tree.type in (BOOLEAN, BIGINT, DOUBLE):
             return f"'{tree.value}'::{tree.type.name}"
+        case Call("in", (sought, *constants)):
+            return f"({sql(sought)} IN ({', '.join(map(sql, constants))}))"
+        case Call("ip_prefix", (address, _)):
+            return f"({sql(address)} & {prefix_mask(tree)}::UINTEGER)"
         case Call():
-            return operator_of(tree).sql.format(*map(sql, tree.arguments))
+            return operator_of(tree).sql(*map(sql, tree.arguments))
     raise unsupported(f"{tree}")
 
 
@@ -153,10 +224,11 @@ def polars_peer(data: Data) -> Peer:
     import_polars()
     import polars as pl
 
-    frames = {name: pl.DataFrame(table) for name, table in {data.stream.name: data.rows, **data.tables}.items()}
+    tables = {data.stream.name: data.rows, **data.tables}
+    frames = {name: pl.DataFrame(with_numbers(table)) for name, table in tables.items()}
 
-    def answer(query: Query) -> Sums:
-        return dict(polars_query(query, frames, data.stream.event_time).collect().rows())
+    def answer(query: Query) -> pa.Table:
+        return polars_query(query, frames, data.stream.event_time).collect().to_arrow()
 
     return answer
 
@@ -167,7 +239,8 @@ def polars_query(query: Query, frames: Mapping[str, pl.DataFrame], event_time: s
     def renamed(table: str, relation: str) -> pl.LazyFrame:
         return frames[table].lazy().select(pl.all().name.prefix(f"{relation}."))
 
-    window, (_, argument) = window_of(query), summed(query)
+    asked = asked_of(query)
+    window = asked.window
     rows = renamed(query.stream, query.stream)
     for join in query.joins:
         keys = [f"{join.relation}.{key.column}" for key in join.keys]
@@ -180,9 +253,12 @@ def polars_query(query: Query, frames: Mapping[str, pl.DataFrame], event_time: s
     latest = (since_us + window.range_us) // window.slide_us
     if window.range_us < window.slide_us:
         rows = rows.filter(earliest <= latest)
-    held = pl.int_ranges(earliest, latest + 1).alias("instance")
-    expanded = rows.select(held, polars_expression(argument).alias("value")).explode("instance")
-    return expanded.group_by("instance").agg(pl.col("value").sum())
+    taken = [polars_expression(tree).alias(name) for name, tree in asked.groups.items()]
+    taken += [polars_expression(aggregate.arguments[0]).alias(name) for name, aggregate in asked.sums.items()]
+    expanded = rows.select(pl.int_ranges(earliest, latest + 1).alias(INSTANCE), *taken).explode(INSTANCE)
+    return expanded.group_by(INSTANCE, *asked.groups).agg(
+        *(pl.col(name).sum() for name in asked.sums), *(pl.len().cast(pl.Int64).alias(name) for name in asked.counts)
+    )
 
 
 def polars_expression(tree: Expression) -> pl.Expr:
@@ -193,6 +269,11 @@ def polars_expression(tree: Expression) -> pl.Expr:
             return pl.col(f"{tree.relation}.{tree.name}")
         case Literal() if tree.type in (BOOLEAN, BIGINT, DOUBLE):
             return pl.lit(tree.value)
+        case Call("in", (sought, *constants)) if all(isinstance(each, Literal) for each in constants):
+            values = [each.value for each in constants if isinstance(each, Literal)]
+            return polars_expression(sought).is_in(values)
+        case Call("ip_prefix", (address, _)):
+            return polars_expression(address) & pl.lit(prefix_mask(tree), pl.UInt32)
         case Call():
             found: pl.Expr = operator_of(tree).python(*map(polars_expression, tree.arguments))
             return found

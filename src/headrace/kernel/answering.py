@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -12,14 +12,15 @@ import pyarrow.compute as pc
 
 from headrace.expressions.joins import Positions
 from headrace.kernel.closing import MAX_EMPTY, Closed, close
-from headrace.kernel.computing import compute, finest_dimensions, level_one
+from headrace.kernel.computing import BUDGET_BYTES, finest_dimensions, level_one
 from headrace.kernel.joining import Joiner, codes_by_table
-from headrace.kernel.partials import NodePartials, combine
+from headrace.kernel.retaining import Retained
 from headrace.kernel.row_errors import RowErrors
-from headrace.kernel.sources import NodeRows, StreamRows
+from headrace.kernel.sources import StreamRows
 from headrace.kernel.states import check_supported
 from headrace.model.arrow import one_array
 from headrace.model.query import Query
+from headrace.model.windows import Interval
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.leaves import demand
 from headrace.planner.making import make_plan
@@ -38,7 +39,7 @@ Report = Callable[[int, int], None]
 class Run:
     """What was read so far: partials of shipped nodes, and counts."""
 
-    partials: dict[int, list[NodePartials]] = field(default_factory=dict)
+    retained: Retained = field(default_factory=Retained)
     rows: int = 0
     dropped: int = 0
     errors: dict[str, int] = field(default_factory=dict)
@@ -69,7 +70,7 @@ def answer(
     """All windows of the queries that hold a row."""
     for query in queries.values():
         check_supported(query)
-    run = Run()
+    run = Run(Retained(data.catalog.functions, data.stream.zone))
     if data.rows.num_rows == data.rows[data.stream.event_time].null_count:
         return Answers({name: close(query, []) for name, query in queries.items()}, *(data.rows.num_rows,) * 2)
     chosen = plan or plan_for(data, queries, batch_rows)
@@ -78,15 +79,16 @@ def answer(
         if report is not None:
             report(begin, data.rows.num_rows)
         reader.take_batch(run, data.rows.slice(begin, batch_rows))
-    closed = close_all(run, chosen, data, queries, max_empty)
+    closed = close_all(run, data, queries, max_empty)
     return Answers(closed, run.rows, run.dropped)
 
 
 class Reader:
     """Reads batches for the same queries and plan."""
 
-    def __init__(self, data: Data, queries: Mapping[str, Query], plan: Plan) -> None:
+    def __init__(self, data: Data, queries: Mapping[str, Query], plan: Plan, budget_bytes: int = BUDGET_BYTES) -> None:
         self.data = data
+        self.budget_bytes = budget_bytes
         self.plan = plan
         self.joiner = Joiner(data, queries.values())
         self.errors = RowErrors(queries)
@@ -98,9 +100,11 @@ class Reader:
         timed = rows.filter(pc.is_valid(times)) if times.null_count else rows
         run.rows += rows.num_rows
         run.dropped += rows.num_rows - timed.num_rows
-        found = level_one(self.plan, self.chunks(run, timed), self.data.catalog.functions, stream.zone)
-        for place, partials in found.items():
-            run.partials.setdefault(place, []).append(partials)
+        run.retained.add(self.plan, {}, span_of(timed[stream.event_time]))
+        for shipped in level_one(
+            self.plan, self.chunks(run, timed), self.data.catalog.functions, stream.zone, self.budget_bytes
+        ):
+            run.retained.add(self.plan, shipped)
 
     def chunks(self, run: Run, rows: pa.Table) -> Iterator[StreamRows]:
         """The rows in pieces, with their partners beside them; what fails on them is counted."""
@@ -117,22 +121,17 @@ class Reader:
         return None if found is None else codes_by_table(found[1], positions[found[0]])
 
 
-def close_all(run: Run, plan: Plan, data: Data, queries: Mapping[str, Query], max_empty: int) -> Mapping[str, Closed]:
+def span_of(times: pa.ChunkedArray) -> Interval | None:
+    lowest, highest = (each.cast(pa.int64()).as_py() for each in pc.min_max(times).values())
+    return None if lowest is None else Interval(lowest, highest + 1)
+
+
+def close_all(run: Run, data: Data, queries: Mapping[str, Query], max_empty: int) -> Mapping[str, Closed]:
+    """Every complete window that holds a row."""
     functions, zone = data.catalog.functions, data.stream.zone
-    whole = {place: combine(parts) for place, parts in run.partials.items()}
-    leaves: dict[str, list[NodePartials]] = {name: [] for name in queries}
-    for place, partials in whole.items():
-        rows = NodeRows(partials, functions, zone)
-        for each in plan.answers:
-            if each.place == place:
-                own = partials if each.leaf.node == partials.node else compute(each.leaf.node, rows)
-                for ask in each.leaf.asks:
-                    leaves[ask.query].append(own)
-    return {
-        name: with_errors(close(query, leaves[name], functions, zone, max_empty), run.errors.get(name, 0))
-        for name, query in queries.items()
-    }
-
-
-def with_errors(closed: Closed, errors: int) -> Closed:
-    return Closed(closed.table, closed.windows, closed.errors + errors, closed.left_out)
+    closed = {}
+    for name, query in queries.items():
+        gathered = run.retained.gather(demand(query))
+        found = close(query, gathered.parts, gathered.missed, functions, zone, max_empty)
+        closed[name] = replace(found, errors=found.errors + run.errors.get(name, 0))
+    return closed

@@ -5,26 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregates.partials import Partial
-from headrace.expressions.columns import Evaluated
+from headrace.expressions.columns import Evaluated, built
 from headrace.expressions.evaluation import Evaluation
-from headrace.kernel.partials import Encoded, Integers, NodePartials, encode
-from headrace.kernel.slots import MOST_KEYS, Keys, find_slots
+from headrace.kernel.closing_loops import count_groups, find_window_slots, order_by_group
+from headrace.kernel.partials import Integers, NodePartials, encode
+from headrace.kernel.slots import MOST_KEYS, find_slots
 from headrace.kernel.states import KINDS, lower
+from headrace.kernel.states_columns import Columns
 from headrace.model.arrow import arrow_type
 from headrace.model.expressions import WINDOW_END, WINDOW_START, Expression
 from headrace.model.query import Order, Query
 from headrace.model.schema import UserFunction
 from headrace.model.types import TIMESTAMP
-from headrace.planner.leaves import terms_of
+from headrace.model.windows import AnyWindow, Interval
+from headrace.planner.leaves import Terms, terms_of
 from headrace.windows import bounds_of, instances_of
 
+Mask = npt.NDArray[np.bool_]
+
 MAX_EMPTY = 1_000
+MEMORY = pa.system_memory_pool()
+"""Arrow's own pool gives memory of this size back at once, and to get it again takes longer than to fill it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,43 +47,64 @@ class Closed:
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
-    """For each result row its instance and group, and the state of each partial."""
+class LeafRows:
+    """The slice and the group of each row, and the rows ordered by group: what queries over the same leaf share.
+
+    Slices have bounds. Groups are numbered in the order of results, and have values.
+    """
+
+    starts_us: Integers
+    ends_us: Integers
+    slices: Integers
+    groups: Integers
+    order: Integers
+    values: Mapping[Expression, pa.Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """The instances of a query in order; for each result row its place among them, its group and its partials."""
 
     instances: Integers
-    values: Mapping[Expression, pa.Array]
+    left_out: int
+    places: Integers
+    groups: Mapping[Expression, pa.Array]
     states: Mapping[Partial, tuple[pa.Array, ...]]
 
 
 def close(
     query: Query,
     parts: Sequence[NodePartials],
+    missed: Sequence[Interval] = (),
     functions: Iterable[UserFunction] = (),
     zone: tzinfo = UTC,
     max_empty: int = MAX_EMPTY,
 ) -> Closed:
-    """All windows of the query over the rows of its leaf, or leaves if its partials came different ways."""
+    """All complete windows of the query over the rows of its leaf, or leaves if partials came different ways.
+
+    A window is complete if no slice crosses its bounds, and it shares no instant with a span that was missed.
+    """
     if not parts:
         columns = query.result_columns()
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
         return Closed(schema.empty_table(), windows=0, errors=0, left_out=0)
-    groups, left_out = grouped(query, parts, max_empty)
-    known, errors = lowered(query, groups)
-    windows = len(np.unique(groups.instances))
-    rows = len(groups.instances)
+    terms = terms_of(query)
+    windows = combined(query, terms, parts, missed, max_empty)
+    known, errors = lowered(query, terms, windows)
+    places = windows.places
     if query.having is not None:
-        passes = Evaluation({}, rows, functions, zone, known).evaluate(query.having)
+        passes = Evaluation({}, len(places), functions, zone, known).evaluate(query.having)
         errors += failures(passes)
-        taken = pa.array(np.flatnonzero(np.asarray(pc.fill_null(passes.values, False))))
-        known, rows = {tree: values.take(taken) for tree, values in known.items()}, len(taken)
-    results = Evaluation({}, rows, functions, zone, known)
+        rows = np.flatnonzero(np.asarray(pc.fill_null(passes.values, False)))
+        known, places = {tree: taken(values, rows) for tree, values in known.items()}, places[rows]
+    results = Evaluation({}, len(places), functions, zone, known)
     outputs = [results.evaluate(output.expression) for output in query.outputs]
     orders = [results.evaluate(order.expression) for order in query.order_by]
     errors += sum(failures(each) for each in (*outputs, *orders))
-    order = in_order(query, known, [each.values for each in orders])
-    names = [output.name for output in query.outputs]
-    table = pa.table([each.values for each in outputs], names=names)
-    return Closed(table.take(pa.array(order)), windows, errors, left_out)
+    table = pa.table([each.values for each in outputs], names=[output.name for output in query.outputs])
+    if query.order_by or query.limit is not None:
+        table = table.take(pa.array(in_order(query, places, [each.values for each in orders])))
+    return Closed(table, len(windows.instances), errors, windows.left_out)
 
 
 def failures(evaluated: Evaluated) -> int:
@@ -84,104 +114,230 @@ def failures(evaluated: Evaluated) -> int:
 # Slices to windows
 
 
-def grouped(query: Query, parts: Sequence[NodePartials], max_empty: int) -> tuple[Groups, int]:
-    """Partials combined per instance and group; and how many empty instances were left out."""
-    terms = terms_of(query)
-    needed = {partial for partials in terms.partials.values() for partial in partials}
-    members = [members_of(query, part) for part in parts]
-    instances = np.concatenate([numbers for _, numbers in members])
-    encoded = [encode(concatenated([part.groups[tree] for part in parts], members)) for tree in terms.groups]
-    present, left_out = np.unique(instances), 0
+def combined(
+    query: Query, terms: Terms, parts: Sequence[NodePartials], missed: Sequence[Interval], max_empty: int
+) -> Windows:
+    """Partials combined per instance and group, in the order of instances, then of groups."""
+    leaf = rows_by_group(parts, terms.groups) if query.group_by else rows_by_slice(parts)
+    first, last = instances_of(query.window, leaf.starts_us, leaf.ends_us)
+    held_by = np.maximum(last - first + 1, 0)
+    instances = np.unique(repeated_from(first, held_by))
+    complete = is_complete(query.window, instances, leaf, missed)
     if not query.group_by:
-        present, left_out = filled(present, max_empty)
-    places = np.searchsorted(present, instances)
-    slots, first = slots_of(places, encoded) if query.group_by else (places, None)
-    count = len(present) if first is None else len(first)
-    states: dict[Partial, tuple[pa.Array, ...]] = {}
-    begin = 0
-    for part, (rows, numbers) in zip(parts, members, strict=True):
-        own = slots[begin : begin + len(numbers)]
-        begin += len(numbers)
+        whole, left_out = filled(instances if complete.all() else instances[complete], max_empty)
+        shown = whole[is_complete(query.window, whole, leaf, missed)]
+        slots = repeated_from(np.searchsorted(instances, first), held_by)
+        if len(shown) != len(instances):
+            slots = places_among(shown, instances)[slots]
+        states = combined_states(parts, terms, held_by, slots, len(shown))
+        return Windows(shown, left_out, np.arange(len(shown)), {}, states)
+    counts, slots, groups = group_slots(leaf, np.searchsorted(instances, first), held_by, len(instances))
+    values = {tree: taken(leaf.values[term], groups) for tree, term in zip(query.group_by, terms.groups, strict=True)}
+    states = combined_states(parts, terms, held_by[leaf.slices], slots, len(groups))
+    places = np.repeat(np.arange(len(instances)), counts)
+    windows = Windows(instances, 0, places, values, states)
+    return windows if complete.all() else only(windows, complete)
+
+
+def is_complete(window: AnyWindow, instances: Integers, leaf: LeafRows, missed: Sequence[Interval]) -> Mask:
+    """Whether no slice crosses the bounds of an instance, and no span that was missed meets it."""
+    starts_us, ends_us = bounds_of(window, instances)
+    by_start = np.argsort(leaf.starts_us)
+    slice_starts_us, reached_us = leaf.starts_us[by_start], np.maximum.accumulate(leaf.ends_us[by_start])
+
+    def is_crossed(times_us: Integers) -> Mask:
+        before = np.searchsorted(slice_starts_us, times_us, side="left")
+        crossed: Mask = (before > 0) & (reached_us[np.maximum(before, 1) - 1] > times_us)
+        return crossed
+
+    found: Mask = ~(is_crossed(starts_us) | is_crossed(ends_us))
+    for span in missed:
+        found &= (ends_us <= span.start_us) | (span.end_us <= starts_us)
+    return found
+
+
+def places_among(shown: Integers, instances: Integers) -> Integers:
+    """The place of each instance among those shown; -1 if it is not."""
+    places = np.minimum(np.searchsorted(shown, instances), max(len(shown) - 1, 0))
+    return np.where(shown[places] == instances, places, -1) if len(shown) else np.full(len(instances), -1)
+
+
+def only(windows: Windows, chosen: Mask) -> Windows:
+    """Some of the windows."""
+    rows = np.flatnonzero(chosen[windows.places])
+    return Windows(
+        windows.instances[chosen],
+        windows.left_out,
+        (np.cumsum(chosen) - 1)[windows.places[rows]],
+        {tree: taken(values, rows) for tree, values in windows.groups.items()},
+        {partial: tuple(taken(column, rows) for column in state) for partial, state in windows.states.items()},
+    )
+
+
+def group_slots(
+    leaf: LeafRows, first_window: Integers, held_by: Integers, windows: int
+) -> tuple[Integers, Integers, Integers]:
+    """How many groups each window has; the slots of each row, one for each window that holds it; the slots' groups."""
+    by_group = leaf.order, leaf.groups, leaf.slices, first_window, held_by
+    counts = np.zeros(windows, dtype=np.int64)
+    count_groups(*by_group, counts)
+    members = held_by[leaf.slices]
+    ends, places = np.cumsum(counts), np.cumsum(members)
+    slots, groups = np.empty(members.sum(), dtype=np.int64), np.empty(counts.sum(), dtype=np.int64)
+    find_window_slots(*by_group, ends - counts, places - members, slots, groups)
+    return counts, slots, groups
+
+
+def combined_states(
+    parts: Sequence[NodePartials], terms: Terms, held_by: Integers, slots: Integers, count: int
+) -> Mapping[Partial, tuple[pa.Array, ...]]:
+    """The partials of each slot; each row goes to as many slots as windows hold it, of which -1 is none."""
+    needed = {partial for partials in terms.partials.values() for partial in partials}
+    spread: dict[Partial, list[tuple[Integers, Columns]]] = {partial: [] for partial in needed}
+    begin, first_slot = 0, 0
+    for part in parts:
+        times = held_by[begin : begin + part.rows]
+        rows = None if (times == 1).all() else np.repeat(np.arange(part.rows), times)
+        own = slots[first_slot : first_slot + (part.rows if rows is None else len(rows))]
+        begin, first_slot = begin + part.rows, first_slot + len(own)
+        if own.min(initial=0) < 0:
+            rows, own = (np.arange(part.rows) if rows is None else rows)[own >= 0], own[own >= 0]
         for partial in needed & part.states.keys():
-            taken = tuple(column.take(pa.array(rows)) for column in part.states[partial])
-            states[partial] = KINDS[partial.kind].combine(own, count, taken)
-    of_slot = present if first is None else instances[first]
-    values = {tree: each.values(first) for tree, each in zip(query.group_by, encoded, strict=True) if first is not None}
-    return Groups(of_slot, values, states), left_out
+            state = part.states[partial]
+            spread[partial].append((own, state if rows is None else tuple(taken(column, rows) for column in state)))
+    return {partial: combined_state(partial, found, count) for partial, found in spread.items()}
 
 
-def members_of(query: Query, part: NodePartials) -> tuple[Integers, Integers]:
-    """Each row as often as there are instances that hold it: the rows, and the instances."""
-    first, last = instances_of(query.window, part.starts_us, part.ends_us)
-    counts = np.maximum(last - first + 1, 0)
-    rows = np.repeat(np.arange(part.rows), counts)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rows, first[rows] + within
+def combined_state(partial: Partial, found: Sequence[tuple[Integers, Columns]], count: int) -> Columns:
+    """From several leaves, of one plan or of several."""
+    slots, state = found[0]
+    if len(found) > 1:
+        slots = np.concatenate([own for own, _ in found])
+        state = tuple(pa.concat_arrays(columns) for columns in zip(*(each for _, each in found), strict=True))
+    return KINDS[partial.kind].combine(slots, count, state)
 
 
-def concatenated(columns: Sequence[pa.Array], members: Sequence[tuple[Integers, Integers]]) -> pa.Array:
-    return pa.concat_arrays([column.take(pa.array(rows)) for column, (rows, _) in zip(columns, members, strict=True)])
+def taken(column: pa.Array, rows: Integers) -> pa.Array:
+    return pc.take(column, built(rows, pa.int64()), boundscheck=False, memory_pool=MEMORY)
 
 
-def slots_of(places: Integers, encoded: Sequence[Encoded]) -> tuple[Integers, Integers]:
-    keys = Keys(len(places))
-    keys.extend(places.astype(np.int32), int(places.max(initial=0)) + 1)
-    for each in encoded:
-        keys.extend(each.codes, each.size)
-    found = keys.slots()
-    return found.of_row, found.first_rows
+def repeated_from(first: Integers, counts: Integers) -> Integers:
+    """So many numbers from each of the first ones on."""
+    numbers: Integers = np.repeat(first - np.cumsum(counts) + counts, counts)
+    return numbers + np.arange(len(numbers))
 
 
 def filled(present: Integers, max_empty: int) -> tuple[Integers, int]:
     """With the empty instances between those that have rows, up to a number of them in a row; and how many more."""
     gaps = np.diff(present) - 1
+    if not gaps.any():
+        return present, 0
     shown = np.minimum(gaps, max_empty)
-    empty = np.repeat(present[:-1] + 1, shown) + np.arange(shown.sum()) - np.repeat(np.cumsum(shown) - shown, shown)
+    empty = repeated_from(present[:-1] + 1, shown)
     return np.sort(np.concatenate([present, empty])), int((gaps - shown).sum())
+
+
+# Rows of leaves
+
+
+def rows_by_slice(parts: Sequence[NodePartials]) -> LeafRows:
+    """Of leaves without groups: each row is a slice."""
+    starts_us = np.concatenate([part.starts_us for part in parts])
+    ends_us = np.concatenate([part.ends_us for part in parts])
+    rows = np.arange(len(starts_us))
+    return LeafRows(starts_us, ends_us, rows, np.zeros(len(rows), dtype=np.int64), rows, {})
+
+
+KNOWN_ROWS: WeakKeyDictionary[NodePartials, dict[tuple[Expression, ...], LeafRows]] = WeakKeyDictionary()
+"""Of leaves that are in memory, since many queries may have the same one."""
+
+
+def rows_by_group(parts: Sequence[NodePartials], groups: tuple[Expression, ...]) -> LeafRows:
+    if len(parts) > 1:
+        return grouped(parts, groups)
+    known = KNOWN_ROWS.setdefault(parts[0], {})
+    if groups not in known:
+        known[groups] = grouped(parts, groups)
+    return known[groups]
+
+
+def grouped(parts: Sequence[NodePartials], trees: tuple[Expression, ...]) -> LeafRows:
+    columns = [pa.concat_arrays([part.groups[tree] for part in parts]) for tree in trees]
+    groups, first_rows = numbered_groups(columns)
+    order, ends = np.empty(len(groups), dtype=np.int64), np.cumsum(np.bincount(groups))
+    order_by_group(groups, ends, order)
+    starts_us, ends_us, slices = slices_of(parts)
+    values = {tree: taken(column, first_rows) for tree, column in zip(trees, columns, strict=True)}
+    return LeafRows(starts_us, ends_us, slices, groups, order, values)
+
+
+def numbered_groups(columns: Iterable[pa.Array]) -> tuple[Integers, Integers]:
+    """Of each row the number of its group, in the order of results; of each group its first row."""
+    keys, size = np.zeros(1, dtype=np.int64), 1
+    for column in columns:
+        ranks, distinct = ranked(column)
+        if size > MOST_KEYS // distinct:
+            known, keys = np.unique(keys, return_inverse=True)
+            size = len(known)
+        keys, size = keys * distinct + ranks, size * distinct
+    found = find_slots(keys, size)
+    by_key = np.argsort(keys[found.first_rows])
+    numbers = np.empty(found.count, dtype=np.int64)
+    numbers[by_key] = np.arange(found.count)
+    return numbers[found.of_row], found.first_rows[by_key]
+
+
+def slices_of(parts: Sequence[NodePartials]) -> tuple[Integers, Integers, Integers]:
+    """The starts and ends of slices, each leaf's apart; and the slice of each row."""
+    found = [find_slots(part.starts_us, MOST_KEYS) for part in parts]
+    begins = np.cumsum([0, *(each.count for each in found)])
+    return (
+        np.concatenate([part.starts_us[each.first_rows] for part, each in zip(parts, found, strict=True)]),
+        np.concatenate([part.ends_us[each.first_rows] for part, each in zip(parts, found, strict=True)]),
+        np.concatenate([each.of_row + begin for each, begin in zip(found, begins, strict=False)]),
+    )
 
 
 # Partials to results
 
 
-def lowered(query: Query, groups: Groups) -> tuple[dict[Expression, pa.Array], int]:
+def lowered(query: Query, terms: Terms, windows: Windows) -> tuple[dict[Expression, pa.Array], int]:
     """What output expressions are made of: bounds, groups and aggregates; and how many did not fit their types."""
-    starts, ends = bounds_of(query.window, groups.instances)
+    starts_us, ends_us = bounds_of(query.window, windows.instances)
     times = arrow_type(TIMESTAMP)
     known: dict[Expression, pa.Array] = {
-        WINDOW_START: pa.array(starts).cast(times),
-        WINDOW_END: pa.array(ends).cast(times),
-        **groups.values,
+        WINDOW_START: built(starts_us[windows.places], times),
+        WINDOW_END: built(ends_us[windows.places], times),
+        **windows.groups,
     }
     errors = 0
-    for aggregate, partials in terms_of(query).partials.items():
-        result = lower(aggregate, {partial.kind: groups.states[partial] for partial in partials})
+    for aggregate, partials in terms.partials.items():
+        result = lower(aggregate, {partial.kind: windows.states[partial] for partial in partials})
         errors += failures(result)
         known[aggregate] = result.values
     return known, errors
 
 
-def in_order(query: Query, known: Mapping[Expression, pa.Array], orders: Sequence[pa.Array]) -> Integers:
-    """Windows by their ends; in each, rows by ORDER BY, then by group; of them as many as LIMIT says."""
-    ends = np.asarray(known[WINDOW_END].cast(pa.int64()))
-    keys = [ends]
-    for order, values in zip(query.order_by, orders, strict=True):
-        keys += sort_keys(values, order)
-    for tree in query.group_by:
-        keys += sort_keys(known[tree], Order(tree))
-    rows = np.lexsort(keys[::-1])
+# Order
+
+
+def in_order(query: Query, places: Integers, orders: Sequence[pa.Array]) -> Integers:
+    """Rows come by window, then by group. In each window they go by ORDER BY, and as many are left as LIMIT says."""
+    keys = [ranked(values, order)[0] for order, values in zip(query.order_by, orders, strict=True)]
+    rows = np.lexsort([*keys[::-1], places])
     if query.limit is None:
         return rows
-    window_of_row = find_slots(ends[rows], MOST_KEYS).of_row
-    begins = np.searchsorted(window_of_row, window_of_row, side="left")
-    return rows[np.arange(len(rows)) - begins < query.limit]
+    return rows[np.arange(len(rows)) - np.searchsorted(places, places) < query.limit]
 
 
-def sort_keys(values: pa.Array, order: Order) -> list[Integers]:
-    """Two numbers for each value that sort as ORDER BY says: NULL or not, and the rank among the others."""
+def ranked(values: pa.Array, order: Order | None = None) -> tuple[Integers, int]:
+    """Of each value a number that sorts as ORDER BY says, by itself NULL first; all are below the second result."""
     encoded = encode(values)
     by_value = np.asarray(pc.sort_indices(encoded.dictionary))
-    ranks = np.zeros(encoded.size, dtype=np.int64)
-    ranks[by_value] = np.arange(len(by_value))
-    found = ranks[encoded.codes]
-    is_null = encoded.codes == len(encoded.dictionary)
-    return [np.where(is_null == order.nulls_first, 0, 1), -found if order.descending else found]
+    if order is not None and order.descending:
+        by_value = by_value[::-1]
+    nulls_first = order is None or order.nulls_first
+    ranks = np.empty(encoded.size, dtype=np.int64)
+    ranks[by_value] = np.arange(len(by_value)) + nulls_first
+    ranks[len(by_value)] = 0 if nulls_first else len(by_value)
+    return ranks[encoded.codes], encoded.size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, tzinfo
 from functools import lru_cache
@@ -35,6 +35,8 @@ from headrace.predicates import Dimension, truth_grid, union_dimensions
 Shipped = Mapping[int, NodePartials]
 """Rows of shipped nodes, by the place of the node in the plan."""
 
+BUDGET_BYTES = 256 << 20
+"""How much the partials of chunks may take before they are given."""
 MANY_SLICES = 8
 """If chunks that follow each other have so many slices each, they hardly meet."""
 FIRST_ROWS = 4_096
@@ -120,22 +122,40 @@ def sieve_of(node: Node) -> Sieve | None:
 
 
 def level_one(
-    plan: Plan, sources: Iterable[Source], functions: Iterable[UserFunction] = (), zone: tzinfo = UTC
-) -> Shipped:
+    plan: Plan,
+    sources: Iterable[Source],
+    functions: Iterable[UserFunction] = (),
+    zone: tzinfo = UTC,
+    budget_bytes: int = BUDGET_BYTES,
+) -> Iterator[Shipped]:
     """All nodes along the tree; what is shipped is given, by its place in the plan.
 
-    The rows come in chunks, small enough for a processor's cache; what is computed from nodes is computed once.
+    The rows come in chunks, small enough for a processor's cache; what is computed from nodes is computed once, at the
+    end, or as soon as the partials of chunks have reached the budget: then they are given early, and combine later.
     """
-    parts: dict[int, list[NodePartials]] = {place: [] for place in plan.children(STREAM)}
+    parts: dict[int, list[NodePartials]] = {}
+    held = 0
     for source in sources:
-        for place, computed_so_far in parts.items():
-            computed_so_far.append(compute(plan.nodes[place].node, source))
-    computed = {place: gathered(each) for place, each in parts.items() if each}
+        for place in plan.children(STREAM):
+            found = compute(plan.nodes[place].node, source)
+            parts.setdefault(place, []).append(found)
+            held += found.nbytes
+        if held > budget_bytes:
+            yield rolled_up(plan, parts, functions, zone)
+            parts, held = {}, 0
+    if parts:
+        yield rolled_up(plan, parts, functions, zone)
+
+
+def rolled_up(
+    plan: Plan, parts: Mapping[int, Sequence[NodePartials]], functions: Iterable[UserFunction], zone: tzinfo
+) -> Shipped:
+    computed = {place: gathered(each) for place, each in parts.items()}
     for place in range(len(plan.nodes)):
         children = {child: plan.nodes[child].node for child in plan.children(place)}
-        if children and place in computed:
+        if children:
             computed |= compute_all(children, NodeRows(computed[place], functions, zone))
-    return {place: computed[place] for place in sorted(plan.shipped) if place in computed}
+    return {place: computed[place] for place in sorted(plan.shipped)}
 
 
 def gathered(parts: Sequence[NodePartials]) -> NodePartials:

@@ -129,6 +129,7 @@ class NodeRows:
         self.evaluation = Evaluation({}, parent.rows, functions, zone, parent.groups)
         self.places = {dimension.expression: place for place, dimension in enumerate(parent.node.dimensions)}
         self.known_codes: dict[Dimension, Codes] = {}
+        self.known_groups: dict[Expression, Encoded] = {}
 
     def codes(self, dimension: Dimension) -> Codes:
         """From the node's own cells, or else from its groups."""
@@ -159,7 +160,9 @@ class NodeRows:
         return place is not None and self.parent.node.dimensions[place].covers(dimension)
 
     def group(self, tree: Expression) -> Encoded:
-        return encode(self.values(tree))
+        if tree not in self.known_groups:
+            self.known_groups[tree] = encode(self.values(tree))
+        return self.known_groups[tree]
 
     def values(self, tree: Expression) -> pa.Array:
         return self.evaluation.evaluate(derived(tree, self.parent.groups)).values

@@ -102,6 +102,4 @@ def implies(stronger: Predicate, weaker: Predicate) -> bool:
     dimensions = union_dimensions([stronger.dimensions, weaker.dimensions])
     if np.prod([float(dimension.size) for dimension in dimensions]) > MAX_TABLE_CELLS:
         return False
-    grid = np.indices([dimension.size for dimension in dimensions]).reshape(len(dimensions), -1).T.astype(np.int32)
-    truth = truth_matrix([stronger, weaker], dimensions, grid)
-    return bool((~truth[:, 0] | truth[:, 1]).all())
+    return bool((~truth_grid(stronger, dimensions) | truth_grid(weaker, dimensions)).all())

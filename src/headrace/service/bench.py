@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 import rich_click as click
 
@@ -160,17 +161,35 @@ def nfc(rows: int, queries: tuple[int, ...], plot: Path | None, json_file: Path 
     )
 
 
+class KernelWorkload(NamedTuple):
+    """Queries of a workload over generated data, as many as are taken unless told."""
+
+    name: str
+    kind: str
+    queries: int
+    rows: int
+
+
+KERNEL_WORKLOADS: Mapping[str, KernelWorkload] = {
+    **{name.removeprefix("otf-"): KernelWorkload(name, "trades", 256, 5_000_000) for name in OTF_WORKLOADS},
+    "grouped": KernelWorkload("grouped", "netflow", 128, 1_000_000),
+    "syn": KernelWorkload("hifi-grouped", "syn", 32, 523_761),
+}
+
+
 @bench.command()
 @click.option(
     "--workload",
-    type=click.Choice([name.removeprefix("otf-") for name in OTF_WORKLOADS]),
+    type=click.Choice(list(KERNEL_WORKLOADS)),
     default="low",
     show_default=True,
-    help="Which workload of OTF.",
+    help="Which workload.",
 )
-@click.option("--queries", type=click.IntRange(1), default=256, show_default=True, help="How many queries.")
+@click.option("--queries", type=click.IntRange(1), help="How many queries. Default: 256; grouped 128, syn 32.")
 @click.option(
-    "--rows", type=click.IntRange(1), default=5_000_000, show_default=True, help="How many trades are generated."
+    "--rows",
+    type=click.IntRange(1),
+    help="How many rows are generated. Default: 5000000; grouped 1000000, syn 523761.",
 )
 @click.option(
     "--sample",
@@ -180,28 +199,47 @@ def nfc(rows: int, queries: tuple[int, ...], plot: Path | None, json_file: Path 
     help="How many of the queries DuckDB and Polars answer.",
 )
 @json_option
-def kernel(workload: str, queries: int, rows: int, sample: int, json_file: Path | None) -> None:
-    """The kernel in this process against no sharing, DuckDB and Polars, over generated trades in memory.
+def kernel(workload: str, queries: int | None, rows: int | None, sample: int, json_file: Path | None) -> None:
+    """The kernel in this process against no sharing, DuckDB and Polars, over generated data in memory.
 
-    The results of the sampled queries are compared with DuckDB's and Polars' first; a difference is an error.
+    The results of the sampled queries are compared with DuckDB's and Polars' first, row by row; a difference is an
+    error.
 
     \b
-    checked_rows          windows that were compared with DuckDB and with Polars
+    Workloads:
+      windows, predicates,  sums over trades, joined with two tables
+      regular, low          [OTF 6.2-6.4]
+      grouped               16 group-bys x 8 predicates over NetFlow records
+      syn                   SYN packets per source, 32 windows [HIFI 6.1]
+
+    \b
+    checked_rows          rows of windows compared with DuckDB and with Polars
     plan_s, kernel_s      seconds to plan, and to answer all queries by that plan
     rows_per_s            rows / kernel_s
     rows_per_s_one_query  the same of a query alone, the median of a few
-    lattice_gain          time with every leaf from the stream / by the plan, over apart_rows rows
+    level1_rows           rows that leave level 1, of all batches
+    level1_share          level1_rows / rows
+    peak_mb               growth of resident memory at its peak, while answering
+    lattice_gain          time with every leaf from the stream / by the plan,
+                          over apart_rows rows
     apart_s               the first of these two times
-    duckdb_s, polars_s    all queries one after the other, scaled from peer_sampled queries
+    duckdb_s, polars_s    all queries one after the other, scaled from
+                          peer_sampled queries
+
+    \b
+    Try it:
+      headrace bench kernel --workload grouped --queries 16 --rows 100000
+      headrace bench kernel --workload syn
     """
     # Numba is slow to import, and no other benchmark needs it
     from headrace.bench.kernel import measure_kernel, queries_of
 
-    asked = queries_of(f"otf-{workload}", queries)
-    with progress_bar("generating trades") as report:
-        trades = generated("trades", rows, 1, report)
+    chosen = KERNEL_WORKLOADS[workload]
+    asked = queries_of(chosen.name, queries or chosen.queries)
+    with progress_bar(f"generating {chosen.kind}") as report:
+        data = generated(chosen.kind, rows or chosen.rows, 1, report)
     with progress_bar("checking results") as report:
-        figures = measure_kernel(trades, asked, sample, report)
+        figures = measure_kernel(data, asked, sample, report)
     show(figures)
     save({"workload": workload, **figures}, json_file)
 

@@ -1,0 +1,64 @@
+"""Compiled loops that put the rows of slices into the windows that hold them.
+
+A slice is in `held_by` windows from its `first_window` on. Rows are visited group by group, so that a window meets the
+groups in order and each only once: no search is needed, and nothing is sorted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.kernel.compiling import compiled
+
+Integers = npt.NDArray[np.int64]
+
+
+@compiled
+def order_by_group(groups: Integers, ends: Integers, order: Integers) -> None:
+    """Rows group by group; `ends` says where the rows of each group end."""
+    for row in range(len(groups) - 1, -1, -1):
+        ends[groups[row]] -= 1
+        order[ends[groups[row]]] = row
+
+
+@compiled
+def count_groups(
+    order: Integers, groups: Integers, slices: Integers, first_window: Integers, held_by: Integers, counts: Integers
+) -> None:
+    """How many groups each window has."""
+    latest = np.full(len(counts), -1, dtype=np.int64)
+    for row in order:
+        group, first = groups[row], first_window[slices[row]]
+        for window in range(first, first + held_by[slices[row]]):
+            if latest[window] != group:
+                latest[window] = group
+                counts[window] += 1
+
+
+@compiled
+def find_window_slots(
+    order: Integers,
+    groups: Integers,
+    slices: Integers,
+    first_window: Integers,
+    held_by: Integers,
+    next_slots: Integers,
+    places: Integers,
+    slots: Integers,
+    group_of_slot: Integers,
+) -> None:
+    """A slot for each window and group. Those of a window lie together, in the order of groups.
+
+    `next_slots` says where they begin. The slots of a row, one for each window that holds it, go to its place.
+    """
+    latest = np.full(len(next_slots), -1, dtype=np.int64)
+    for row in order:
+        group, first, place = groups[row], first_window[slices[row]], places[row]
+        for nth in range(held_by[slices[row]]):
+            window = first + nth
+            if latest[window] != group:
+                latest[window] = group
+                group_of_slot[next_slots[window]] = group
+                next_slots[window] += 1
+            slots[place + nth] = next_slots[window] - 1

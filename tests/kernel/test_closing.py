@@ -1,0 +1,130 @@
+"""Closing: groups numbered in the order of results, and rows put into the windows that hold them."""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.kernel.answering import answer
+from headrace.kernel.closing import (
+    KNOWN_ROWS,
+    LeafRows,
+    close,
+    filled,
+    group_slots,
+    numbered_groups,
+    ranked,
+    repeated_from,
+)
+from headrace.model.query import Order
+from headrace.planner.sampling import Data
+from headrace.sql import parse_script
+
+NAN = float("nan")
+SCRIPT = """
+CREATE STREAM S (t TIMESTAMP, g DOUBLE, x BIGINT) EVENT TIME t LATENESS '5 s';
+CREATE QUERY q AS SELECT g, sum(x) AS total FROM S [RANGE '20 s' SLIDE '10 s'] GROUP BY g {rest};
+"""
+
+
+def results(rest: str) -> list[tuple[int, float | None, int | None]]:
+    script = parse_script(SCRIPT.format(rest=rest))
+    seconds, groups, values = zip(
+        (1, 2.0, 5), (2, None, 3), (3, -0.0, 1), (4, NAN, 7), (5, 0.0, 1), (12, 2.0, 3), (13, 1.0, None), strict=True
+    )
+    rows = pa.table(
+        {
+            "t": pa.array([second * 1_000_000 for second in seconds], pa.timestamp("us", tz="UTC")),
+            "g": pa.array(groups, pa.float64()),
+            "x": pa.array(values, pa.int64()),
+        }
+    )
+    data = Data(script.catalog, script.catalog.streams[0], rows, {})
+    table = answer(data, {"q": script.queries[0].query}).closed["q"].table
+    ends = [int(end.timestamp()) for end in table["window_end"].to_pylist()]
+    return list(zip(ends, table["g"].to_pylist(), table["total"].to_pylist(), strict=True))
+
+
+# rows     1  2  3  4  5          12 13
+# window  [------------- 10)
+#         [------------------------------- 20)
+#                         [10 ------------------- 30)
+FIRST = [(10, None, 3), (10, 0.0, 2), (10, 2.0, 5), (10, NAN, 7)]
+SECOND = [(20, None, 3), (20, 0.0, 2), (20, 1.0, None), (20, 2.0, 8), (20, NAN, 7)]
+THIRD = [(30, 1.0, None), (30, 2.0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("", FIRST + SECOND + THIRD),
+        ("LIMIT 2", FIRST[:2] + SECOND[:2] + THIRD[:2]),
+        ("HAVING sum(x) > 4", FIRST[2:] + SECOND[3:]),
+        ("ORDER BY g DESC LIMIT 1", [(10, NAN, 7), (20, NAN, 7), (30, 2.0, 3)]),
+        ("ORDER BY total DESC NULLS FIRST LIMIT 1", [(10, NAN, 7), (20, 1.0, None), (30, 1.0, None)]),
+        ("ORDER BY count(*) LIMIT 2", [FIRST[0], FIRST[2], SECOND[0], SECOND[2], *THIRD]),
+    ],
+    ids=["groups in order", "limit", "having", "order by", "nulls", "ties by group"],
+)
+def test_rows_in_order(rest: str, expected: list[tuple[int, float | None, int | None]]) -> None:
+    assert repr(results(rest)) == repr(expected)
+
+
+def test_numbers_of_groups_keep_their_order_beyond_64_bits() -> None:
+    rng = np.random.default_rng(1)
+    columns = [rng.permutation(8_192) for _ in range(5)]
+    columns = [np.concatenate([column, column[:100]]) for column in columns]
+    numbers, first_rows = numbered_groups([pa.array(column) for column in columns])
+    assert list(first_rows) == list(np.lexsort([column[:8_192] for column in columns[::-1]]))
+    assert list(first_rows[numbers]) == [*range(8_192), *range(100)]
+
+
+def test_ranks() -> None:
+    values = pa.array([3, None, 1, 3, 2])
+    tree = parse_script(SCRIPT.format(rest="")).queries[0].query.group_by[0]
+    assert list(ranked(values)[0]) == [3, 0, 1, 3, 2]
+    assert list(ranked(values, Order(tree, descending=True))[0]) == [1, 0, 3, 1, 2]
+    assert list(ranked(values, Order(tree, nulls_first=False))[0]) == [2, 3, 0, 2, 1]
+
+
+def test_each_row_is_in_a_slot_of_every_window_that_holds_it() -> None:
+    rng = np.random.default_rng(1)
+    slices, groups = rng.integers(0, 6, 200), rng.integers(0, 30, 200)
+    first_window, held_by = np.array([0, 0, 1, 1, 3, 4]), np.array([1, 3, 0, 2, 2, 1])
+    leaf = LeafRows(np.arange(6), np.arange(6) + 1, slices, groups, np.argsort(groups), {})
+    counts, slots, group_of_slot = group_slots(leaf, first_window, held_by, 5)
+    expected: dict[int, set[int]] = defaultdict(set)
+    pairs = [
+        (first_window[each] + nth, group)
+        for each, group in zip(slices, groups, strict=True)
+        for nth in range(held_by[each])
+    ]
+    for window, group in pairs:
+        expected[window].add(group)
+    in_order = [(window, group) for window in sorted(expected) for group in sorted(expected[window])]
+    assert [len(expected[window]) for window in range(5)] == list(counts)
+    assert [group for _, group in in_order] == list(group_of_slot)
+    assert [in_order.index(pair) for pair in pairs] == list(slots)
+
+
+def test_gaps_are_filled_up_to_a_number() -> None:
+    assert list(repeated_from(np.array([5, 1, 9]), np.array([2, 0, 3]))) == [5, 6, 9, 10, 11]
+    for most, expected, left_out in ((9, [1, 2, 3, 4, 5, 6], 0), (2, [1, 2, 3, 4, 6], 1), (0, [1, 2, 6], 3)):
+        instances, more = filled(np.array([1, 2, 6]), most)
+        assert (list(instances), more) == (expected, left_out)
+
+
+def test_no_rows_give_an_empty_table() -> None:
+    closed = close(parse_script(SCRIPT.format(rest="")).queries[0].query, [])
+    assert closed.table.num_rows == closed.windows == 0
+    assert closed.table.schema.names == ["window_start", "window_end", "g", "total"]
+
+
+def test_nothing_is_kept_of_leaves_that_are_gone() -> None:
+    results("")
+    gc.collect()
+    assert not KNOWN_ROWS
