@@ -84,9 +84,10 @@ def queries_of(name: str, count: int, seed: int = 7) -> Queries:
 
 
 def spread(queries: Queries, count: int) -> Queries:
-    """So many of the queries, at even distances."""
+    """So many of the queries, drawn at random: what lies at even distances may be alike."""
     names, taken = list(queries), min(count, len(queries))
-    return {names[place * len(names) // taken]: queries[names[place * len(names) // taken]] for place in range(taken)}
+    places = np.sort(np.random.default_rng(0).choice(len(names), taken, replace=False))
+    return {names[place]: queries[names[place]] for place in places}
 
 
 def first_rows(data: Data, rows: int) -> Data:

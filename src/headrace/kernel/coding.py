@@ -31,6 +31,9 @@ class Cuts(NamedTuple):
 def codes_of(dimension: Dimension, values: pa.Array) -> Codes:
     """The cell of each value, as `Dimension.codes` has it."""
     is_double = pa.types.is_float64(values.type)
+    if dimension.kind == Kind.EQUALITY and pa.types.is_int64(values.type):
+        fine = as_interval(dimension)
+        return np.take(fine.coarsen(dimension), codes_of(fine, values))
     if dimension.kind != Kind.INTERVAL or not (is_double or pa.types.is_int64(values.type)):
         return dimension.codes(values)
     cells = np.empty(len(values), dtype=np.int32)
@@ -39,6 +42,11 @@ def codes_of(dimension: Dimension, values: pa.Array) -> Codes:
     if values.null_count:
         cells[np.asarray(values.is_null())] = NULL_CELL
     return cells
+
+
+@lru_cache(maxsize=4_096)
+def as_interval(dimension: Dimension) -> Dimension:
+    return dimension.as_interval()
 
 
 @lru_cache(maxsize=4_096)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, tzinfo
 from functools import lru_cache
 from itertools import pairwise
@@ -16,8 +15,6 @@ import numpy.typing as npt
 from headrace.kernel.coding import slice_codes
 from headrace.kernel.fanning import fan_out, is_fanned_out
 from headrace.kernel.partials import (
-    Encoded,
-    Integers,
     NodePartials,
     combine,
     concatenate,
@@ -25,12 +22,12 @@ from headrace.kernel.partials import (
     ordered_partials,
 )
 from headrace.kernel.slots import MOST_KEYS, Keys, find_slots
-from headrace.kernel.sources import MOST_CELLS, NodeRows, Rows, Source, cell_map, truth
+from headrace.kernel.sources import MOST_CELLS, KeptRows, NodeRows, Source, truth
 from headrace.model.expressions import Expression
 from headrace.model.schema import UserFunction
 from headrace.planner.nodes import EVERYTHING, Node
 from headrace.planner.plan import STREAM, Plan
-from headrace.predicates import Dimension, truth_grid, union_dimensions
+from headrace.predicates import Dimension, Predicate, truth_grid, union_dimensions
 
 Shipped = Mapping[int, NodePartials]
 """Rows of shipped nodes, by the place of the node in the plan."""
@@ -46,12 +43,17 @@ WORTH_FILTERING = 0.7
 
 def compute(node: Node, source: Source) -> NodePartials:
     """The node's rows, from rows of the stream or of a node that covers it."""
-    rows, cells = kept_cells(node, source)
-    slices, of_row = slice_codes(node.boundaries, source.times_us if rows is None else source.times_us[rows])
+    return fold_all(node, kept(source, node.keep))
+
+
+def fold_all(node: Node, source: Source) -> NodePartials:
+    """From the rows that the node keeps; others than those do no harm where it keeps several predicates' rows."""
+    slices, of_row = slice_codes(node.boundaries, source.times_us)
+    cells = source.cells(node.dimensions)
     keys = Keys(len(of_row))
     keys.extend(of_row, len(slices.starts_us))
-    keys.extend(cells, math.prod(dimension.size for dimension in node.dimensions))
-    groups = {tree: of_rows(source.group(tree), rows) for tree in ordered_groups(node)}
+    keys.extend(cells, node.cells)
+    groups = {tree: source.group(tree) for tree in ordered_groups(node)}
     for encoded in groups.values():
         keys.extend(encoded.codes, encoded.size)
     slots = keys.slots()
@@ -63,59 +65,48 @@ def compute(node: Node, source: Source) -> NodePartials:
         slices.ends_us[slice_of_slot],
         cells[first],
         {tree: encoded.values(first) for tree, encoded in groups.items()},
-        {partial: source.fold(partial, slots, rows) for partial in ordered_partials(node)},
+        {partial: source.fold(partial, slots, source.columns(partial)) for partial in ordered_partials(node)},
     )
 
 
-def of_rows(encoded: Encoded, rows: Rows | None) -> Encoded:
-    return encoded if rows is None else replace(encoded, codes=encoded.codes[rows])
+# Filters
 
 
-# Filters and cells
-
-
-def kept_cells(node: Node, source: Source) -> tuple[Rows | None, Integers]:
-    """The rows that pass the node's filter, None if all are taken, and the cell of each."""
-    if EVERYTHING in node.keep or source.keep == node.keep:
-        return None, source.cells(node.dimensions)
-    sieve = sieve_of(node)
+def kept(source: Source, keep: frozenset[Predicate]) -> Source:
+    """The rows that pass some of the predicates; more of them if it would cost more than it spares."""
+    if EVERYTHING in keep or source.keep == keep:
+        return source
+    sieve = sieve_of(keep)
     if sieve is None:
-        cells = source.cells(node.dimensions)
-        if len(node.keep) > 1:
-            return None, cells
-        (predicate,) = node.keep
-        rows = np.flatnonzero(truth(predicate, source))
-        return rows, cells[rows]
+        if len(keep) > 1:
+            return source
+        (predicate,) = keep
+        return KeptRows(source, np.flatnonzero(truth(predicate, source)), keep)
     cells = source.cells(sieve.dimensions)
-    if len(node.keep) > 1 and np.take(sieve.passes, cells[:FIRST_ROWS]).mean() > WORTH_FILTERING:
-        return None, cells if sieve.own is None else np.take(sieve.own, cells)
+    if len(keep) > 1 and np.take(sieve.passes, cells[:FIRST_ROWS]).mean() > WORTH_FILTERING:
+        return source
     rows = np.flatnonzero(np.take(sieve.passes, cells))
-    return rows, cells[rows] if sieve.own is None else np.take(sieve.own, cells[rows])
+    return KeptRows(source, rows, keep, sieve.dimensions, cells[rows])
 
 
 class Sieve(NamedTuple):
-    """For each cell of the dimensions whether some predicate of a node is TRUE there, a coalesced filter [NFC V].
-
-    `own` gives the cell of the node's own dimensions; None if these are the same.
-    """
+    """For each cell of the dimensions whether some predicate is TRUE there: a coalesced filter [NFC V]."""
 
     dimensions: tuple[Dimension, ...]
     passes: npt.NDArray[np.bool_]
-    own: Integers | None
 
 
 @lru_cache(maxsize=4_096)
-def sieve_of(node: Node) -> Sieve | None:
+def sieve_of(keep: frozenset[Predicate]) -> Sieve | None:
     """None if there were too many cells."""
-    dimensions = union_dimensions([node.dimensions, *(predicate.dimensions for predicate in node.keep)])
+    dimensions = union_dimensions([predicate.dimensions for predicate in keep])
     sizes = [dimension.size for dimension in dimensions]
     if math.prod(sizes) > MOST_CELLS:
         return None
     passes = np.zeros(sizes, dtype=np.bool_)
-    for predicate in node.keep:
+    for predicate in keep:
         passes |= truth_grid(predicate, dimensions)
-    own = None if dimensions == node.dimensions else cell_map(dimensions, node.dimensions)
-    return Sieve(dimensions, passes.reshape(-1), own)
+    return Sieve(dimensions, passes.reshape(-1))
 
 
 # The tree
@@ -133,13 +124,18 @@ def level_one(
     The rows come in chunks, small enough for a processor's cache; what is computed from nodes is computed once, at the
     end, or as soon as the partials of chunks have reached the budget: then they are given early, and combine later.
     """
+    by_rows: dict[frozenset[Predicate], list[int]] = {}
+    for place in plan.children(STREAM):
+        by_rows.setdefault(plan.nodes[place].node.keep, []).append(place)
     parts: dict[int, list[NodePartials]] = {}
     held = 0
     for source in sources:
-        for place in plan.children(STREAM):
-            found = compute(plan.nodes[place].node, source)
-            parts.setdefault(place, []).append(found)
-            held += found.nbytes
+        for keep, places in by_rows.items():
+            rows = kept(source, keep)
+            for place in places:
+                found = fold_all(plan.nodes[place].node, rows)
+                parts.setdefault(place, []).append(found)
+                held += found.nbytes
         if held > budget_bytes:
             yield rolled_up(plan, parts, functions, zone)
             parts, held = {}, 0

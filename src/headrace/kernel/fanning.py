@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.kernel.fanning_loops import count_passing, take_passing
 from headrace.kernel.partials import Integers, NodePartials, encode, ordered_partials
 from headrace.kernel.slots import MOST_KEYS, Keys, Slots, find_slots
-from headrace.kernel.sources import MOST_CELLS, NodeRows, truth
+from headrace.kernel.sources import MOST_CELLS, NodeRows, taken, truth
 from headrace.planner.nodes import Node
 from headrace.predicates import Dimension, Predicate, truth_grid
 from headrace.windows import slices_holding
@@ -38,9 +38,9 @@ def fan_out(source: NodeRows, leaves: Sequence[Node]) -> list[NodePartials]:
         bounds.append(own)
         offset += len(own.starts_us)
     cells, passes = truths(source, leaves)
-    taken = np.empty(len(leaves), dtype=np.int64)
-    count_passing(cells, passes, taken)
-    rows, keys = np.empty(taken.sum(), dtype=np.int64), np.empty(taken.sum(), dtype=np.int64)
+    counts = np.empty(len(leaves), dtype=np.int64)
+    count_passing(cells, passes, counts)
+    rows, keys = np.empty(counts.sum(), dtype=np.int64), np.empty(counts.sum(), dtype=np.int64)
     take_passing(cells, passes, slices.of_row, groups.of_row, firsts, rows, keys)
     slots = find_slots(keys, offset * groups.count)
     slice_of_slot = keys[slots.first_rows] // max(1, groups.count)
@@ -51,10 +51,10 @@ def fan_out(source: NodeRows, leaves: Sequence[Node]) -> list[NodePartials]:
         np.concatenate([own.ends_us for own in bounds])[slice_of_slot],
         np.zeros(slots.count, dtype=np.int64),
         {tree: values.take(pa.array(rows[slots.first_rows])) for tree, values in parent.groups.items()},
-        {partial: source.fold(partial, slots, rows) for partial in wanted},
+        {partial: source.fold(partial, slots, taken(source.columns(partial), rows)) for partial in wanted},
     )
     # Slots appear leaf by leaf, so the rows of each leaf lie together.
-    ends = np.searchsorted(slots.first_rows, np.cumsum(taken))
+    ends = np.searchsorted(slots.first_rows, np.cumsum(counts))
     return [
         part_of(whole, leaf, int(begin), int(end)) for leaf, begin, end in zip(leaves, [0, *ends], ends, strict=False)
     ]

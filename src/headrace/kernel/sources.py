@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import Protocol
@@ -14,18 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregates.partials import Partial
+from headrace.expressions.columns import built
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.coding import codes_of
 from headrace.kernel.partials import Encoded, Integers, NodePartials, encode
 from headrace.kernel.slots import Codes, Keys, Slots
 from headrace.kernel.states import KINDS
+from headrace.kernel.states_columns import Columns
 from headrace.model.expressions import Call, Expression, children, with_children
 from headrace.model.schema import UserFunction
 from headrace.planner.nodes import EVERYTHING, is_longer_prefix
 from headrace.predicates import Dimension, Predicate
 
 Rows = npt.NDArray[np.int64]
-"""Positions of the rows that are taken, in order; None stands for all."""
+"""Positions of the rows that are taken, in order."""
 MOST_CELLS = 1 << 16
 """Of a table with an entry for every cell."""
 
@@ -49,7 +52,11 @@ class Source(Protocol):
         """The value of a group-by expression of each row, as numbers."""
         ...
 
-    def fold(self, partial: Partial, slots: Slots, rows: Rows | None) -> tuple[pa.Array, ...]:
+    def columns(self, partial: Partial) -> Columns:
+        """What each row adds to the partial; no column if it is the row itself that counts."""
+        ...
+
+    def fold(self, partial: Partial, slots: Slots, columns: Columns) -> Columns:
         """The partial of each slot."""
         ...
 
@@ -72,7 +79,7 @@ class StreamRows:
         self.finest = finest
         self.known_codes: dict[Dimension, Codes] = {}
         self.known_groups: dict[Expression, Encoded] = {}
-        self.known_arguments: dict[Partial, pa.Array | None] = {}
+        self.known_columns: dict[Partial, Columns] = {}
 
     def codes(self, dimension: Dimension) -> Codes:
         """Found by one search among the cuts of all nodes, then by a look-up."""
@@ -101,22 +108,19 @@ class StreamRows:
             self.known_groups[tree] = encode(self.evaluation.evaluate(tree).values)
         return self.known_groups[tree]
 
-    def fold(self, partial: Partial, slots: Slots, rows: Rows | None) -> tuple[pa.Array, ...]:
-        argument = self.argument(partial)
-        if argument is not None and rows is not None:
-            argument = argument.take(pa.array(rows))
-        return KINDS[partial.kind].lift(slots.of_row, slots.count, argument)
+    def fold(self, partial: Partial, slots: Slots, columns: Columns) -> Columns:
+        return KINDS[partial.kind].lift(slots.of_row, slots.count, *columns or (None,))
 
-    def argument(self, partial: Partial) -> pa.Array | None:
-        """What the partial takes from each row: NULL where its FILTER is not TRUE. None: every row counts."""
-        if partial not in self.known_arguments:
+    def columns(self, partial: Partial) -> Columns:
+        """NULL where the partial's FILTER is not TRUE."""
+        if partial not in self.known_columns:
             values = self.evaluation.evaluate(partial.arguments[0]).values if partial.arguments else None
             if partial.filter is not None:
                 passes = pc.fill_null(self.evaluation.evaluate(partial.filter).values, False)
                 counted = pa.array(np.ones(len(self.times_us), dtype=np.int64)) if values is None else values
                 values = pc.if_else(passes, counted, pa.scalar(None, counted.type))
-            self.known_arguments[partial] = values
-        return self.known_arguments[partial]
+            self.known_columns[partial] = () if values is None else (values,)
+        return self.known_columns[partial]
 
 
 class NodeRows:
@@ -167,12 +171,63 @@ class NodeRows:
     def values(self, tree: Expression) -> pa.Array:
         return self.evaluation.evaluate(derived(tree, self.parent.groups)).values
 
-    def fold(self, partial: Partial, slots: Slots, rows: Rows | None) -> tuple[pa.Array, ...]:
-        state = self.parent.states[partial]
-        if rows is not None:
-            places = pa.array(rows)
-            state = tuple(column.take(places) for column in state)
-        return KINDS[partial.kind].combine(slots.of_row, slots.count, state)
+    def columns(self, partial: Partial) -> Columns:
+        return self.parent.states[partial]
+
+    def fold(self, partial: Partial, slots: Slots, columns: Columns) -> Columns:
+        return KINDS[partial.kind].combine(slots.of_row, slots.count, columns)
+
+
+class KeptRows:
+    """Some rows of another source, for all nodes that keep them."""
+
+    def __init__(
+        self,
+        source: Source,
+        rows: Rows,
+        keep: frozenset[Predicate],
+        dimensions: tuple[Dimension, ...] = (),
+        cells: Integers | None = None,
+    ) -> None:
+        """`cells` are those of the rows in some dimensions, where these are known."""
+        self.source = source
+        self.rows = rows
+        self.keep = keep
+        self.times_us = source.times_us[rows]
+        self.dimensions = dimensions
+        self.own_cells = np.zeros(len(rows), dtype=np.int64) if cells is None else cells
+        self.known_groups: dict[Expression, Encoded] = {}
+        self.known_columns: dict[Partial, Columns] = {}
+
+    def codes(self, dimension: Dimension) -> Codes:
+        return self.source.codes(dimension)[self.rows]
+
+    def cells(self, dimensions: tuple[Dimension, ...]) -> Integers:
+        if dimensions == self.dimensions:
+            return self.own_cells
+        own = {each.expression: each for each in self.dimensions}
+        if all(each.expression in own and own[each.expression].covers(each) for each in dimensions):
+            return np.take(cell_map(self.dimensions, dimensions), self.own_cells)
+        return self.source.cells(dimensions)[self.rows]
+
+    def group(self, tree: Expression) -> Encoded:
+        if tree not in self.known_groups:
+            whole = self.source.group(tree)
+            self.known_groups[tree] = replace(whole, codes=whole.codes[self.rows])
+        return self.known_groups[tree]
+
+    def columns(self, partial: Partial) -> Columns:
+        if partial not in self.known_columns:
+            self.known_columns[partial] = taken(self.source.columns(partial), self.rows)
+        return self.known_columns[partial]
+
+    def fold(self, partial: Partial, slots: Slots, columns: Columns) -> Columns:
+        return self.source.fold(partial, slots, columns)
+
+
+def taken(columns: Columns, rows: Rows) -> Columns:
+    places = built(rows, pa.int64())
+    return tuple(pc.take(column, places, boundscheck=False) for column in columns)
 
 
 @lru_cache(maxsize=4_096)

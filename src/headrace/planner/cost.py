@@ -32,18 +32,18 @@ class Constants:
     A node and a leaf are started once per batch; the rest is per row, per addition of a fold or combine, per byte.
     """
 
-    node_ns: float = 25_000.0
-    leaf_ns: float = 2_000.0
-    join_ns: float = 110.0
-    evaluate_ns: float = 0.5
-    code_ns: float = 45.0
-    slice_ns: float = 8.0
+    node_ns: float = 110_000.0
+    leaf_ns: float = 45_000.0
+    join_ns: float = 18.0
+    evaluate_ns: float = 0.4
+    code_ns: float = 20.0
+    slice_ns: float = 1.6
     key_ns: float = 0.6
-    dense_ns: float = 1.0
-    hash_ns: float = 7.0
-    large_hash_ns: float = 55.0
-    addition_ns: float = 1.3
-    ship_row_ns: float = 30.0
+    dense_ns: float = 3.0
+    hash_ns: float = 14.0
+    large_hash_ns: float = 60.0
+    addition_ns: float = 2.4
+    ship_row_ns: float = 45.0
     ship_byte_ns: float = 0.3
 
 
@@ -62,11 +62,11 @@ class Cost:
         """Computing a node from its parent, or from the stream."""
         if child.cells > MOST_CELLS:
             return math.inf
-        slot = self.key_ns(child) + self.slot_ns(child)
+        slot = self.constants.slice_ns + self.key_ns(child) + self.slot_ns(child)
         if parent is None:
             rows = self.sample.batch_rows * self.sample.selectivity(child.keep)
             folds = sum(partial.traits.fold for partial in child.partials) * self.constants.addition_ns
-            return self.constants.node_ns + rows * (self.constants.slice_ns + slot + folds)
+            return self.constants.node_ns + rows * (slot + folds)
         return self.start_ns(parent, child) + self.passing_rows(parent, child) * (
             slot + self.combine_ns(child.partials)
         )

@@ -99,11 +99,20 @@ class Dimension:
             return np.asarray(pc.fill_null(pc.add(pc.cast(values, pa.int32()), 1), NULL_CELL), dtype=np.int32)
         if self.kind == Kind.INTERVAL and (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
             return self._search(values)
+        if self.kind == Kind.EQUALITY and pa.types.is_string(values.type):
+            return self._look_up(values)
         encoded = values.dictionary_encode()
         cells = [self.cell_of(plain(value)) for value in encoded.dictionary]
         found = np.array([*cells, NULL_CELL], dtype=np.int32)
         indices: npt.NDArray[np.int32] = np.asarray(pc.fill_null(encoded.indices, len(cells)))
         return found[indices]
+
+    def _look_up(self, values: pa.Array) -> Codes:
+        found = pc.index_in(values, value_set=pa.array(self.marks, values.type), skip_nulls=True)
+        codes: Codes = np.asarray(pc.fill_null(found, len(self.marks))) + np.int32(1)
+        if values.null_count:
+            codes[np.asarray(values.is_null())] = NULL_CELL
+        return codes
 
     def _search(self, values: pa.Array) -> Codes:
         """Numbers by `searchsorted`, which has NaN behind all numbers, as we have."""

@@ -8,14 +8,28 @@ import numpy as np
 
 from headrace.datasets.drawing import generator
 from headrace.datasets.netflow import KIND
-from headrace.datasets.workloads.nfc import AGGREGATIONS, grouped
+from headrace.datasets.workloads.nfc import grouped
 from headrace.datasets.workloads.scripts import Query, Window, Workload, numbered
 
 GROUPINGS = (
-    *AGGREGATIONS.values(),
-    ("SourceAddr", "DestPort", "Protocol"),
-    ("InputInterface", "OutputInterface", "ToS"),
+    ("Protocol",),
+    ("SourceAS",),
+    ("InputInterface", "OutputInterface"),
+    ("NextHop",),
+    ("DestAS",),
+    ("ToS",),
+    ("InputInterface", "Protocol"),
+    ("SourceAS", "Protocol"),
+    ("OutputInterface",),
+    ("Protocol", "ToS"),
+    ("NextHop", "Protocol"),
+    ("DestAS", "Protocol"),
+    ("InputInterface",),
+    ("OutputInterface", "Protocol"),
+    ("InputInterface", "OutputInterface", "Protocol"),
+    ("InputInterface", "ToS"),
 )
+"""Reports with tens to a thousand groups, each of many flows: what watches a network around the clock."""
 PREDICATES = (
     "",
     "Protocol = 6",
