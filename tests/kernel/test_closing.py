@@ -93,9 +93,9 @@ def test_ranks() -> None:
 
 def test_each_row_is_in_a_slot_of_every_window_that_holds_it() -> None:
     rng = np.random.default_rng(1)
-    slices, groups = rng.integers(0, 6, 200), rng.integers(0, 30, 200)
+    slices, groups = rng.integers(0, 6, 200), np.sort(rng.integers(0, 30, 200))
     first_window, held_by = np.array([0, 0, 1, 1, 3, 4]), np.array([1, 3, 0, 2, 2, 1])
-    leaf = LeafRows(np.arange(6), np.arange(6) + 1, slices, groups, np.argsort(groups), {})
+    leaf = LeafRows(np.arange(6), np.arange(6) + 1, slices, groups, np.arange(200), {})
     counts, slots, group_of_slot = group_slots(leaf, first_window, held_by, 5)
     expected: dict[int, set[int]] = defaultdict(set)
     pairs = [

@@ -19,7 +19,7 @@ class Traits:
 
 KINDS: Mapping[str, Traits] = {
     "count": Traits(1, 1, 8),
-    "sum": Traits(1, 1, 16),
+    "sum": Traits(1, 3, 16),
     "min": Traits(1, 1, 8),
     "max": Traits(1, 1, 8),
     "moments": Traits(4, 6, 24),

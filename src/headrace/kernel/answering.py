@@ -12,12 +12,14 @@ import pyarrow.compute as pc
 
 from headrace.expressions.joins import Positions
 from headrace.kernel.closing import MAX_EMPTY, Closed, close
-from headrace.kernel.computing import BUDGET_BYTES, finest_dimensions, level_one
+from headrace.kernel.computing import BUDGET_BYTES, finest_dimensions, fold_chunk, level_one
 from headrace.kernel.joining import Joiner, codes_by_table
+from headrace.kernel.partials import NodePartials
 from headrace.kernel.retaining import Retained
 from headrace.kernel.row_errors import RowErrors
 from headrace.kernel.sources import StreamRows
 from headrace.kernel.states import check_supported
+from headrace.kernel.workers import available_cores, in_order
 from headrace.model.arrow import one_array
 from headrace.model.query import Query
 from headrace.model.windows import Interval
@@ -30,8 +32,10 @@ from headrace.predicates import Dimension
 from headrace.predicates.dimensions import Codes
 
 BATCH_ROWS = 1_000_000
-CHUNK_ROWS = 125_000
+CHUNK_ROWS = 200_000
 """A column of so many numbers fits a processor's cache."""
+MANY_ROWS = 1 << 15
+"""If queries have fewer partials on average, closing them in threads would only make these wait for each other."""
 Report = Callable[[int, int], None]
 
 
@@ -66,30 +70,40 @@ def answer(
     batch_rows: int = BATCH_ROWS,
     max_empty: int = MAX_EMPTY,
     report: Report | None = None,
+    threads: int | None = None,
 ) -> Answers:
-    """All windows of the queries that hold a row."""
+    """All windows of the queries that hold a row. Functions of users are called in one thread."""
+    workers = 1 if data.catalog.functions else threads or available_cores()
     for query in queries.values():
         check_supported(query)
     run = Run(Retained(data.catalog.functions, data.stream.zone))
     if data.rows.num_rows == data.rows[data.stream.event_time].null_count:
         return Answers({name: close(query, []) for name, query in queries.items()}, *(data.rows.num_rows,) * 2)
     chosen = plan or plan_for(data, queries, batch_rows)
-    reader = Reader(data, queries, chosen)
+    reader = Reader(data, queries, chosen, threads=workers)
     for begin in range(0, data.rows.num_rows, batch_rows):
         if report is not None:
             report(begin, data.rows.num_rows)
         reader.take_batch(run, data.rows.slice(begin, batch_rows))
-    closed = close_all(run, data, queries, max_empty)
+    closed = close_all(run, data, queries, max_empty, workers)
     return Answers(closed, run.rows, run.dropped)
 
 
 class Reader:
     """Reads batches for the same queries and plan."""
 
-    def __init__(self, data: Data, queries: Mapping[str, Query], plan: Plan, budget_bytes: int = BUDGET_BYTES) -> None:
+    def __init__(
+        self,
+        data: Data,
+        queries: Mapping[str, Query],
+        plan: Plan,
+        budget_bytes: int = BUDGET_BYTES,
+        threads: int = 1,
+    ) -> None:
         self.data = data
-        self.budget_bytes = budget_bytes
         self.plan = plan
+        self.budget_bytes = budget_bytes
+        self.threads = threads
         self.joiner = Joiner(data, queries.values())
         self.errors = RowErrors(queries)
         self.finest = finest_dimensions(plan)
@@ -101,20 +115,24 @@ class Reader:
         run.rows += rows.num_rows
         run.dropped += rows.num_rows - timed.num_rows
         run.retained.add(self.plan, {}, span_of(timed[stream.event_time]))
-        for shipped in level_one(
-            self.plan, self.chunks(run, timed), self.data.catalog.functions, stream.zone, self.budget_bytes
-        ):
+        functions = self.data.catalog.functions
+        for shipped in level_one(self.plan, self.chunks(run, timed), functions, stream.zone, self.budget_bytes):
             run.retained.add(self.plan, shipped)
 
-    def chunks(self, run: Run, rows: pa.Table) -> Iterator[StreamRows]:
-        """The rows in pieces, with their partners beside them; what fails on them is counted."""
-        for begin in range(0, rows.num_rows, CHUNK_ROWS):
-            piece = rows.slice(begin, CHUNK_ROWS)
-            evaluation, positions = self.joiner.batch(piece)
-            times_us = np.asarray(one_array(piece[self.data.stream.event_time]).cast(pa.int64()))
-            yield StreamRows(evaluation, times_us, self.finest, partial(self.table_codes, positions))
-            for name, failed in self.errors.count(evaluation, times_us).items():
+    def chunks(self, run: Run, rows: pa.Table) -> Iterator[Mapping[int, NodePartials]]:
+        """The partials of the rows in pieces; what failed on them is counted."""
+        pieces = [rows.slice(begin, CHUNK_ROWS) for begin in range(0, rows.num_rows, CHUNK_ROWS)]
+        for found, errors in in_order([partial(self.fold, piece) for piece in pieces], self.threads):
+            yield found
+            for name, failed in errors.items():
                 run.errors[name] = run.errors.get(name, 0) + failed
+
+    def fold(self, piece: pa.Table) -> tuple[Mapping[int, NodePartials], Mapping[str, int]]:
+        """The nodes computed from some rows with their partners beside them, and the errors of each query."""
+        evaluation, positions = self.joiner.batch(piece)
+        times_us = np.asarray(one_array(piece[self.data.stream.event_time]).cast(pa.int64()))
+        source = StreamRows(evaluation, times_us, self.finest, partial(self.table_codes, positions))
+        return fold_chunk(self.plan, source), self.errors.count(evaluation, times_us)
 
     def table_codes(self, positions: Mapping[str, Positions], dimension: Dimension) -> Codes | None:
         found = self.joiner.table_codes(dimension)
@@ -126,12 +144,15 @@ def span_of(times: pa.ChunkedArray) -> Interval | None:
     return None if lowest is None else Interval(lowest, highest + 1)
 
 
-def close_all(run: Run, data: Data, queries: Mapping[str, Query], max_empty: int) -> Mapping[str, Closed]:
+def close_all(
+    run: Run, data: Data, queries: Mapping[str, Query], max_empty: int, threads: int = 1
+) -> Mapping[str, Closed]:
     """Every complete window that holds a row."""
     functions, zone = data.catalog.functions, data.stream.zone
-    closed = {}
-    for name, query in queries.items():
+    tasks = []
+    for query in queries.values():
         gathered = run.retained.gather(demand(query))
-        found = close(query, gathered.parts, gathered.missed, functions, zone, max_empty)
-        closed[name] = replace(found, errors=found.errors + run.errors.get(name, 0))
-    return closed
+        tasks.append(partial(close, query, gathered.parts, gathered.missed, functions, zone, max_empty))
+    rows = sum(part.leaf.rows for task in tasks for part in task.args[1])
+    closed = zip(queries, in_order(tasks, threads if rows > MANY_ROWS * len(queries) else 1), strict=True)
+    return {name: replace(found, errors=found.errors + run.errors.get(name, 0)) for name, found in closed}

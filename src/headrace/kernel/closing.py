@@ -47,8 +47,16 @@ class Closed:
 
 
 @dataclass(frozen=True, eq=False)
+class Part:
+    """Rows of a leaf, and the partials that a query takes from them."""
+
+    leaf: NodePartials
+    partials: frozenset[Partial]
+
+
+@dataclass(frozen=True, eq=False)
 class LeafRows:
-    """The slice and the group of each row, and the rows ordered by group: what queries over the same leaf share.
+    """Rows group by group, what queries over the same leaves share: the slice and the group of each, and its row there.
 
     Slices have bounds. Groups are numbered in the order of results, and have values.
     """
@@ -74,7 +82,7 @@ class Windows:
 
 def close(
     query: Query,
-    parts: Sequence[NodePartials],
+    parts: Sequence[Part],
     missed: Sequence[Interval] = (),
     functions: Iterable[UserFunction] = (),
     zone: tzinfo = UTC,
@@ -114,26 +122,27 @@ def failures(evaluated: Evaluated) -> int:
 # Slices to windows
 
 
-def combined(
-    query: Query, terms: Terms, parts: Sequence[NodePartials], missed: Sequence[Interval], max_empty: int
-) -> Windows:
+def combined(query: Query, terms: Terms, parts: Sequence[Part], missed: Sequence[Interval], max_empty: int) -> Windows:
     """Partials combined per instance and group, in the order of instances, then of groups."""
-    leaf = rows_by_group(parts, terms.groups) if query.group_by else rows_by_slice(parts)
+    leaves = [part.leaf for part in parts]
+    leaf = rows_by_group(leaves, terms.groups) if query.group_by else rows_by_slice(leaves)
     first, last = instances_of(query.window, leaf.starts_us, leaf.ends_us)
     held_by = np.maximum(last - first + 1, 0)
     instances = np.unique(repeated_from(first, held_by))
     complete = is_complete(query.window, instances, leaf, missed)
+    rows = np.repeat(leaf.order, held_by[leaf.slices])
     if not query.group_by:
         whole, left_out = filled(instances if complete.all() else instances[complete], max_empty)
         shown = whole[is_complete(query.window, whole, leaf, missed)]
         slots = repeated_from(np.searchsorted(instances, first), held_by)
         if len(shown) != len(instances):
             slots = places_among(shown, instances)[slots]
-        states = combined_states(parts, terms, held_by, slots, len(shown))
+            rows, slots = rows[slots >= 0], slots[slots >= 0]
+        states = combined_states(parts, terms, rows, slots, len(shown))
         return Windows(shown, left_out, np.arange(len(shown)), {}, states)
     counts, slots, groups = group_slots(leaf, np.searchsorted(instances, first), held_by, len(instances))
     values = {tree: taken(leaf.values[term], groups) for tree, term in zip(query.group_by, terms.groups, strict=True)}
-    states = combined_states(parts, terms, held_by[leaf.slices], slots, len(groups))
+    states = combined_states(parts, terms, rows, slots, len(groups))
     places = np.repeat(np.arange(len(instances)), counts)
     windows = Windows(instances, 0, places, values, states)
     return windows if complete.all() else only(windows, complete)
@@ -178,33 +187,29 @@ def group_slots(
     leaf: LeafRows, first_window: Integers, held_by: Integers, windows: int
 ) -> tuple[Integers, Integers, Integers]:
     """How many groups each window has; the slots of each row, one for each window that holds it; the slots' groups."""
-    by_group = leaf.order, leaf.groups, leaf.slices, first_window, held_by
+    by_group = leaf.groups, leaf.slices, first_window, held_by
     counts = np.zeros(windows, dtype=np.int64)
     count_groups(*by_group, counts)
-    members = held_by[leaf.slices]
-    ends, places = np.cumsum(counts), np.cumsum(members)
-    slots, groups = np.empty(members.sum(), dtype=np.int64), np.empty(counts.sum(), dtype=np.int64)
-    find_window_slots(*by_group, ends - counts, places - members, slots, groups)
+    ends = np.cumsum(counts)
+    slots, groups = np.empty(held_by[leaf.slices].sum(), dtype=np.int64), np.empty(counts.sum(), dtype=np.int64)
+    find_window_slots(*by_group, ends - counts, slots, groups)
     return counts, slots, groups
 
 
 def combined_states(
-    parts: Sequence[NodePartials], terms: Terms, held_by: Integers, slots: Integers, count: int
-) -> Mapping[Partial, tuple[pa.Array, ...]]:
-    """The partials of each slot; each row goes to as many slots as windows hold it, of which -1 is none."""
+    parts: Sequence[Part], terms: Terms, rows: Integers, slots: Integers, count: int
+) -> Mapping[Partial, Columns]:
+    """The partials of each slot, to which the `rows` go, numbered through all parts."""
     needed = {partial for partials in terms.partials.values() for partial in partials}
     spread: dict[Partial, list[tuple[Integers, Columns]]] = {partial: [] for partial in needed}
-    begin, first_slot = 0, 0
+    begin = 0
     for part in parts:
-        times = held_by[begin : begin + part.rows]
-        rows = None if (times == 1).all() else np.repeat(np.arange(part.rows), times)
-        own = slots[first_slot : first_slot + (part.rows if rows is None else len(rows))]
-        begin, first_slot = begin + part.rows, first_slot + len(own)
-        if own.min(initial=0) < 0:
-            rows, own = (np.arange(part.rows) if rows is None else rows)[own >= 0], own[own >= 0]
-        for partial in needed & part.states.keys():
-            state = part.states[partial]
-            spread[partial].append((own, state if rows is None else tuple(taken(column, rows) for column in state)))
+        chosen = slice(None) if len(parts) == 1 else (rows >= begin) & (rows < begin + part.leaf.rows)
+        own = rows[chosen] - begin
+        for partial in needed & part.partials:
+            state = tuple(taken(column, own) for column in part.leaf.states[partial])
+            spread[partial].append((slots[chosen], state))
+        begin += part.leaf.rows
     return {partial: combined_state(partial, found, count) for partial, found in spread.items()}
 
 
@@ -268,7 +273,7 @@ def grouped(parts: Sequence[NodePartials], trees: tuple[Expression, ...]) -> Lea
     order_by_group(groups, ends, order)
     starts_us, ends_us, slices = slices_of(parts)
     values = {tree: taken(column, first_rows) for tree, column in zip(trees, columns, strict=True)}
-    return LeafRows(starts_us, ends_us, slices, groups, order, values)
+    return LeafRows(starts_us, ends_us, slices[order], groups[order], order, values)
 
 
 def numbered_groups(columns: Iterable[pa.Array]) -> tuple[Integers, Integers]:

@@ -24,41 +24,39 @@ def order_by_group(groups: Integers, ends: Integers, order: Integers) -> None:
 
 @compiled
 def count_groups(
-    order: Integers, groups: Integers, slices: Integers, first_window: Integers, held_by: Integers, counts: Integers
+    groups: Integers, slices: Integers, first_window: Integers, held_by: Integers, counts: Integers
 ) -> None:
-    """How many groups each window has."""
+    """How many groups each window has; rows come group by group."""
     latest = np.full(len(counts), -1, dtype=np.int64)
-    for row in order:
+    for row in range(len(groups)):
         group, first = groups[row], first_window[slices[row]]
         for window in range(first, first + held_by[slices[row]]):
-            if latest[window] != group:
-                latest[window] = group
-                counts[window] += 1
+            counts[window] += latest[window] != group
+            latest[window] = group
 
 
 @compiled
 def find_window_slots(
-    order: Integers,
     groups: Integers,
     slices: Integers,
     first_window: Integers,
     held_by: Integers,
     next_slots: Integers,
-    places: Integers,
     slots: Integers,
     group_of_slot: Integers,
 ) -> None:
     """A slot for each window and group. Those of a window lie together, in the order of groups.
 
-    `next_slots` says where they begin. The slots of a row, one for each window that holds it, go to its place.
+    `next_slots` says where they begin. Rows come group by group, and their slots, one for each window that holds them.
     """
     latest = np.full(len(next_slots), -1, dtype=np.int64)
-    for row in order:
-        group, first, place = groups[row], first_window[slices[row]], places[row]
-        for nth in range(held_by[slices[row]]):
-            window = first + nth
+    place = 0
+    for row in range(len(groups)):
+        group, first = groups[row], first_window[slices[row]]
+        for window in range(first, first + held_by[slices[row]]):
             if latest[window] != group:
                 latest[window] = group
                 group_of_slot[next_slots[window]] = group
                 next_slots[window] += 1
-            slots[place + nth] = next_slots[window] - 1
+            slots[place] = next_slots[window] - 1
+            place += 1

@@ -112,9 +112,21 @@ def sieve_of(keep: frozenset[Predicate]) -> Sieve | None:
 # The tree
 
 
+def fold_chunk(plan: Plan, source: Source) -> Mapping[int, NodePartials]:
+    """The nodes that are computed from the stream, by their places. Those that keep the same rows follow each other."""
+    by_rows: dict[frozenset[Predicate], list[int]] = {}
+    for place in plan.children(STREAM):
+        by_rows.setdefault(plan.nodes[place].node.keep, []).append(place)
+    found: dict[int, NodePartials] = {}
+    for keep, places in by_rows.items():
+        rows = kept(source, keep)
+        found |= {place: fold_all(plan.nodes[place].node, rows) for place in places}
+    return found
+
+
 def level_one(
     plan: Plan,
-    sources: Iterable[Source],
+    chunks: Iterable[Mapping[int, NodePartials]],
     functions: Iterable[UserFunction] = (),
     zone: tzinfo = UTC,
     budget_bytes: int = BUDGET_BYTES,
@@ -124,18 +136,12 @@ def level_one(
     The rows come in chunks, small enough for a processor's cache; what is computed from nodes is computed once, at the
     end, or as soon as the partials of chunks have reached the budget: then they are given early, and combine later.
     """
-    by_rows: dict[frozenset[Predicate], list[int]] = {}
-    for place in plan.children(STREAM):
-        by_rows.setdefault(plan.nodes[place].node.keep, []).append(place)
     parts: dict[int, list[NodePartials]] = {}
     held = 0
-    for source in sources:
-        for keep, places in by_rows.items():
-            rows = kept(source, keep)
-            for place in places:
-                found = fold_all(plan.nodes[place].node, rows)
-                parts.setdefault(place, []).append(found)
-                held += found.nbytes
+    for chunk in chunks:
+        for place, found in chunk.items():
+            parts.setdefault(place, []).append(found)
+            held += found.nbytes
         if held > budget_bytes:
             yield rolled_up(plan, parts, functions, zone)
             parts, held = {}, 0

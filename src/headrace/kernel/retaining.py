@@ -12,13 +12,15 @@ from datetime import UTC, tzinfo
 
 import numpy as np
 
+from headrace.kernel.closing import Part
 from headrace.kernel.computing import compute
 from headrace.kernel.partials import NodePartials, combine
 from headrace.kernel.sources import NodeRows
 from headrace.model.schema import UserFunction
 from headrace.model.windows import Interval
 from headrace.planner.leaves import Demand
-from headrace.planner.plan import Plan, Route, route
+from headrace.planner.nodes import Node
+from headrace.planner.plan import Plan, route
 
 
 @dataclass(eq=False, slots=True)
@@ -29,14 +31,14 @@ class OfPlan:
     parts: dict[int, list[NodePartials]] = field(default_factory=dict)
     counted: list[Interval] = field(default_factory=list)
     sources: dict[int, NodeRows] = field(default_factory=dict)
-    computed: dict[Route, NodePartials] = field(default_factory=dict)
+    computed: dict[tuple[int, Node], NodePartials] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """A query's partials, and the spans of event times in which rows were counted that it has no part of."""
+    """What a query gets, and the spans of event times in which rows were counted that it has no part of."""
 
-    parts: Sequence[NodePartials]
+    parts: Sequence[Part]
     missed: Sequence[Interval]
 
 
@@ -59,27 +61,35 @@ class Retained:
             kept.counted.append(counted)
 
     def gather(self, demand: Demand) -> Gathered:
-        parts: list[NodePartials] = []
+        parts: list[Part] = []
         missed: list[Interval] = []
         for kept in self.plans.values():
             routes = route(kept.plan, demand)
             if routes is None:
                 missed += kept.counted
                 continue
-            found = [self.leaf_rows(kept, each) for each in routes if each.place in kept.parts]
-            parts += found if demand in kept.plan.routes else [narrowed(part, kept.counted) for part in found]
+            for each in routes:
+                if each.place in kept.parts:
+                    rows = self.leaf_rows(kept, each.place, each.leaf)
+                    fits = demand in kept.plan.routes
+                    parts.append(Part(rows if fits else narrowed(rows, kept.counted), each.partials))
         return Gathered(parts, missed)
 
-    def leaf_rows(self, kept: OfPlan, way: Route) -> NodePartials:
-        """What lies on a route, computed once for all queries that take it."""
-        if way not in kept.computed:
-            if way.place not in kept.sources:
-                kept.sources[way.place] = NodeRows(combine(kept.parts[way.place]), self.functions, self.zone)
-            source = kept.sources[way.place]
-            whole = source.parent if way.leaf == source.parent.node else compute(way.leaf, source)
-            states = {partial: whole.states[partial] for partial in way.partials}
-            kept.computed[way] = replace(whole, states=states)
-        return kept.computed[way]
+    def leaf_rows(self, kept: OfPlan, place: int, leaf: Node) -> NodePartials:
+        """A leaf from its shipped node, computed once for all queries that ask for it.
+
+        If it has groups and differs in its slices alone, it is taken as it is: closing combines slices anyway, and to
+        find and order the groups costs more.
+        """
+        if place not in kept.sources:
+            kept.sources[place] = NodeRows(combine(kept.parts[place]), self.functions, self.zone)
+        source = kept.sources[place]
+        shipped = source.parent.node
+        if leaf == shipped or (leaf.groups and leaf.keep == shipped.keep and not shipped.dimensions):
+            return source.parent
+        if (place, leaf) not in kept.computed:
+            kept.computed[place, leaf] = compute(leaf, source)
+        return kept.computed[place, leaf]
 
     @property
     def rows(self) -> int:

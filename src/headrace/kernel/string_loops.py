@@ -12,7 +12,7 @@ Offsets = npt.NDArray[np.int32]
 Words = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.int32]
 
-EMPTY = -1
+FREE = np.uint64(0)
 MIXING = np.uint64(0x9E3779B97F4A7C15)
 SHORT_BYTES = 7
 LENGTH_BITS = np.uint64(56)
@@ -79,36 +79,39 @@ def shift_of(places: int) -> np.uint64:
 
 
 @compiled
-def fill_table(offsets: Offsets, data: Bytes, words: Words, slots: Codes) -> None:
-    """The number and row of each string, all different. There are 2 ** n places, at least two, more than strings."""
-    mask = len(slots) - 1
-    shift = shift_of(len(slots))
+def fill_table(offsets: Offsets, data: Bytes, table: Words) -> None:
+    """The number of each string, all different, and one more than its row, side by side; 0 marks a free place.
+
+    There are 2 ** n places, at least two, more than strings.
+    """
+    mask = len(table) - 1
+    shift = shift_of(len(table))
     for row in range(len(offsets) - 1):
         word = number_of(data, offsets[row], offsets[row + 1])
         place = np.int64((word * MIXING) >> shift)
-        while slots[place] != EMPTY:
+        while table[place, 1] != FREE:
             place = (place + 1) & mask
-        slots[place], words[place] = row, word
+        table[place, 0], table[place, 1] = word, np.uint64(row + 1)
 
 
 @compiled
 def find_strings(
-    offsets: Offsets, data: Bytes, words: Words, slots: Codes, known_offsets: Offsets, known_data: Bytes, rows: Codes
+    offsets: Offsets, data: Bytes, table: Words, known_offsets: Offsets, known_data: Bytes, rows: Codes
 ) -> None:
     """The row of each string among the known ones of a table, or -1."""
-    mask = len(slots) - 1
-    shift = shift_of(len(slots))
+    mask = len(table) - 1
+    shift = shift_of(len(table))
     for row in range(len(offsets) - 1):
         begin, end = offsets[row], offsets[row + 1]
         word = number_of(data, begin, end)
         place = np.int64((word * MIXING) >> shift)
-        slot = slots[place]
-        while slot != EMPTY:
-            if words[place] == word and (
+        known = np.int64(table[place, 1]) - 1
+        while known >= 0:
+            if table[place, 0] == word and (
                 word >> LENGTH_BITS != LONG
-                or equal_bytes(data, begin, end, known_data, known_offsets[slot], known_offsets[slot + 1])
+                or equal_bytes(data, begin, end, known_data, known_offsets[known], known_offsets[known + 1])
             ):
                 break
             place = (place + 1) & mask
-            slot = slots[place]
-        rows[row] = slot
+            known = np.int64(table[place, 1]) - 1
+        rows[row] = known

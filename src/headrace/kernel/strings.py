@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.expressions.joins import NO_PARTNER, Positions, Values
-from headrace.kernel.string_loops import EMPTY, Bytes, Offsets, fill_table, find_strings
+from headrace.kernel.string_loops import Bytes, Offsets, fill_table, find_strings
 
 
 class StringValues(Values):
@@ -17,15 +17,15 @@ class StringValues(Values):
         self.is_compiled = self.is_exact and pa.types.is_string(wanted)
         if self.is_compiled:
             places = 2 << (2 * len(self.known)).bit_length()
-            self.words, self.slots = np.zeros(places, dtype=np.uint64), np.full(places, EMPTY, dtype=np.int32)
+            self.table = np.zeros((places, 2), dtype=np.uint64)
             self.buffers = buffers(self.known)
-            fill_table(*self.buffers, self.words, self.slots)
+            fill_table(*self.buffers, self.table)
 
     def numbers(self, values: pa.Array) -> Positions:
         if not self.is_compiled:
             return super().numbers(values)
         found = np.empty(len(values), dtype=np.int32)
-        find_strings(*buffers(values), self.words, self.slots, *self.buffers, found)
+        find_strings(*buffers(values), self.table, *self.buffers, found)
         if values.null_count:
             found[np.asarray(values.is_null())] = NO_PARTNER
         return found
