@@ -96,7 +96,7 @@ def test_one_predicate_is_written_out() -> None:
 
 
 def test_leaves_of_a_kind_are_told_as_one() -> None:
-    description = described(script_of(*LOW_SHARING), CHEAP_TO_COMPUTE)
+    description = described(script_of(*LOW_SHARING), Constants(node_ns=1e9, leaf_ns=1.0, ship_row_ns=1_000.0))
     shown = text(description)
     assert "q1 ... q20 (20 queries)" in shown
     assert len(shown.splitlines()) < 5 * len(description["nodes"])

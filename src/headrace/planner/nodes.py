@@ -9,6 +9,7 @@ from functools import cached_property
 
 from headrace.aggregates.partials import Partial
 from headrace.model.expressions import Call, Expression, Literal
+from headrace.model.hashing import HashedOnce
 from headrace.predicates import Dimension, Predicate, implies, union_dimensions
 from headrace.windows import Boundaries, compose
 
@@ -19,7 +20,7 @@ MOST_CELLS = 1 << 40
 
 
 @dataclass(frozen=True)
-class Node:
+class Node(HashedOnce):
     """`(T, P, G, A)`. `keep` are the predicates whose rows the node holds: a coalesced filter [NFC V]."""
 
     boundaries: tuple[Boundaries, ...]
@@ -28,13 +29,7 @@ class Node:
     groups: frozenset[Expression]
     partials: frozenset[Partial]
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.boundaries, self.dimensions, self.keep, self.groups, self.partials))
-
-    def __hash__(self) -> int:
-        """Nodes of hundreds of queries are looked up again and again."""
-        return self._hash
+    __hash__ = HashedOnce.__hash__
 
     @cached_property
     def cells(self) -> int:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.model.expressions import Expression
+from headrace.model.hashing import HashedOnce
 from headrace.model.types import MAX_BIGINT, DataType, Value
 
 Codes = npt.NDArray[np.int32]
@@ -55,7 +56,7 @@ def cut_above(value: Any, data_type: DataType) -> Cut:
 
 
 @dataclass(frozen=True)
-class Dimension:
+class Dimension(HashedOnce):
     """`marks` are the sorted cuts of an interval dimension or the sorted constants of an equality dimension."""
 
     expression: Expression
@@ -70,12 +71,7 @@ class Dimension:
     def __str__(self) -> str:
         return f"{self.kind} dimension with {self.size} cells"
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.expression, self.kind, self.marks))
-
-    def __hash__(self) -> int:
-        return self._hash
+    __hash__ = HashedOnce.__hash__
 
     # Values to cells
 

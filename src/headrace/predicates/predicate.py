@@ -11,6 +11,7 @@ import numpy as np
 
 from headrace.model.address import BITS, IPV4_BITS, MAPPED, is_ipv4, parse_network
 from headrace.model.expressions import Call, Expression, Literal
+from headrace.model.hashing import HashedOnce
 from headrace.model.types import BOOLEAN, NULL, common_type
 from headrace.predicates.dimensions import TRUE as HOLDS
 from headrace.predicates.dimensions import UNKNOWN, Cut, Dimension, Kind, Truth, cut_above, negated, sorted_cuts
@@ -99,17 +100,12 @@ def network_intervals(tree: Call) -> Expression:
 
 
 @dataclass(frozen=True)
-class Predicate:
+class Predicate(HashedOnce):
     """A WHERE clause in normal form; None lets every row pass."""
 
     tree: Expression | None
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash(self.tree)
-
-    def __hash__(self) -> int:
-        return self._hash
+    __hash__ = HashedOnce.__hash__
 
     @cached_property
     def dimensions(self) -> tuple[Dimension, ...]:
