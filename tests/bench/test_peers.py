@@ -161,7 +161,11 @@ def test_counts_are_compared_exactly() -> None:
         compare("both", asked_of(query), ours, theirs)
 
 
-def test_a_sample_is_spread_over_all_queries() -> None:
-    queries = queries_of("otf-low", 9)
-    assert list(spread(queries, 3)) == [list(queries)[place] for place in (0, 3, 6)]
-    assert spread(queries, 20) == queries
+def test_a_sample_is_drawn_from_all_queries() -> None:
+    queries = queries_of("grouped", 128)
+    sampled = spread(queries, 16)
+    assert sampled.items() <= queries.items()
+    assert len(sampled) == 16
+    assert len({query.group_by for query in sampled.values()}) > 4, "every eighth query has the same group-by"
+    assert spread(queries, 16) == sampled
+    assert spread(queries, 200) == queries
