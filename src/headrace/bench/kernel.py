@@ -41,7 +41,7 @@ from headrace.sql import parse_script
 
 WARM_ROWS = 20_000
 SINGLE_QUERIES = 5
-REPEATS = 2
+REPEATS = 3
 """The kernel with all queries, and a peer with each, are timed so often, and the best counts."""
 TOLERANCE = 1e-9
 FORGET_PEAK = "5"
