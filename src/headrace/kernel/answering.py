@@ -116,7 +116,8 @@ class Reader:
         run.dropped += rows.num_rows - timed.num_rows
         run.retained.add(self.plan, {}, span_of(timed[stream.event_time]))
         functions = self.data.catalog.functions
-        for shipped in level_one(self.plan, self.chunks(run, timed), functions, stream.zone, self.budget_bytes):
+        chunks = self.chunks(run, timed)
+        for shipped in level_one(self.plan, chunks, functions, stream.zone, self.budget_bytes, self.threads):
             run.retained.add(self.plan, shipped)
 
     def chunks(self, run: Run, rows: pa.Table) -> Iterator[Mapping[int, NodePartials]]:

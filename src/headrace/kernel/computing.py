@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from headrace.kernel.partials import (
 )
 from headrace.kernel.slots import MOST_KEYS, Keys, find_slots
 from headrace.kernel.sources import MOST_CELLS, KeptRows, NodeRows, Source, truth
+from headrace.kernel.workers import in_order
 from headrace.model.expressions import Expression
 from headrace.model.schema import UserFunction
 from headrace.planner.nodes import EVERYTHING, Node
@@ -130,6 +131,7 @@ def level_one(
     functions: Iterable[UserFunction] = (),
     zone: tzinfo = UTC,
     budget_bytes: int = BUDGET_BYTES,
+    threads: int = 1,
 ) -> Iterator[Shipped]:
     """All nodes along the tree; what is shipped is given, by its place in the plan.
 
@@ -143,20 +145,34 @@ def level_one(
             parts.setdefault(place, []).append(found)
             held += found.nbytes
         if held > budget_bytes:
-            yield rolled_up(plan, parts, functions, zone)
+            yield rolled_up(plan, parts, functions, zone, threads)
             parts, held = {}, 0
     if parts:
-        yield rolled_up(plan, parts, functions, zone)
+        yield rolled_up(plan, parts, functions, zone, threads)
 
 
 def rolled_up(
-    plan: Plan, parts: Mapping[int, Sequence[NodePartials]], functions: Iterable[UserFunction], zone: tzinfo
+    plan: Plan,
+    parts: Mapping[int, Sequence[NodePartials]],
+    functions: Iterable[UserFunction],
+    zone: tzinfo,
+    threads: int,
 ) -> Shipped:
-    computed = {place: gathered(each) for place, each in parts.items()}
-    for place in range(len(plan.nodes)):
-        children = {child: plan.nodes[child].node for child in plan.children(place)}
-        if children:
-            computed |= compute_all(children, NodeRows(computed[place], functions, zone))
+    """The nodes below each one that is computed from the stream."""
+
+    def subtree(first: int) -> dict[int, NodePartials]:
+        computed = {first: gathered(parts[first])}
+        waiting = [first]
+        while waiting:
+            place = waiting.pop()
+            children = {child: plan.nodes[child].node for child in plan.children(place)}
+            if children:
+                computed |= compute_all(children, NodeRows(computed[place], functions, zone))
+                waiting += children
+        return computed
+
+    trees = in_order([partial(subtree, place) for place in parts], threads)
+    computed = {place: found for tree in trees for place, found in tree.items()}
     return {place: computed[place] for place in sorted(plan.shipped)}
 
 
