@@ -83,6 +83,7 @@ def circumstances(draw: st.DrawFn) -> dict[tuple[object, str], int | float]:
         (slots, "DENSE_KEYS"): draw(st.sampled_from([0, slots.DENSE_KEYS])),
         (slots, "FIRST_BITS"): draw(st.sampled_from([1, slots.FIRST_BITS])),
         (answering, "CHUNK_ROWS"): draw(st.sampled_from([1, 3, answering.CHUNK_ROWS])),
+        (answering, "MANY_ROWS"): draw(st.sampled_from([-1, answering.MANY_ROWS])),
         (computing, "MANY_SLICES"): draw(st.sampled_from([0, 1, computing.MANY_SLICES])),
         (computing, "WORTH_FILTERING"): draw(st.sampled_from([0.0, 1.0])),
         (computing, "MOST_CELLS"): draw(st.sampled_from([0, sources.MOST_CELLS])),
@@ -126,9 +127,13 @@ def compare(query: Query, ours: Windows, theirs: Windows) -> None:
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-@given(stories(), circumstances(), st.sampled_from([0, 1_000, 1 << 30]), st.data())
+@given(stories(), circumstances(), st.sampled_from([0, 1_000, 1 << 30]), st.sampled_from([1, 3]), st.data())
 def test_plans_and_queries_may_change_between_batches(
-    story: Story, patched: dict[tuple[object, str], int | float], budget_bytes: int, choices: st.DataObject
+    story: Story,
+    patched: dict[tuple[object, str], int | float],
+    budget_bytes: int,
+    threads: int,
+    choices: st.DataObject,
 ) -> None:
     whole = replace(data_of(story.table), catalog=STREAM_OF_ALL, stream=STREAM_OF_ALL.streams[0])
     run = Run(Retained())
@@ -136,9 +141,9 @@ def test_plans_and_queries_may_change_between_batches(
         for batch, rows in story.batches():
             live = story.live(batch)
             plan = choices.draw(plans(whole, live)) if live else NO_QUERIES
-            Reader(whole, live, plan, budget_bytes).take_batch(run, data_of(rows).rows)
+            Reader(whole, live, plan, budget_bytes, threads).take_batch(run, data_of(rows).rows)
         at_the_end = story.live(len(story.cuts))
-        closed = close_all(run, whole, at_the_end, max_empty=0)
+        closed = close_all(run, whole, at_the_end, max_empty=0, threads=threads)
     for name, query in at_the_end.items():
         ours = of_windows(from_kernel(closed[name], query))
         compare(query, ours, from_reference(story, name, joins=0))
