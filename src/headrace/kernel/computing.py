@@ -179,10 +179,10 @@ def rolled_up(
 def gathered(parts: Sequence[NodePartials]) -> NodePartials:
     """The rows of chunks: combined, or only put together if chunks follow each other in time and share few slices."""
     bounds = [(part.starts_us.min(), part.starts_us.max()) for part in parts if part.rows]
-    in_order = all(last <= first for (_, last), (first, _) in pairwise(bounds))
-    whole = concatenate(parts)
-    if in_order and find_slots(whole.starts_us, MOST_KEYS).count >= MANY_SLICES * len(parts):
-        return whole
+    if all(last <= first for (_, last), (first, _) in pairwise(bounds)):
+        starts_us = np.concatenate([part.starts_us for part in parts])
+        if find_slots(starts_us, MOST_KEYS).count >= MANY_SLICES * len(parts):
+            return concatenate(parts)
     return combine(parts)
 
 
