@@ -129,6 +129,11 @@ def test_start_moves_the_times_and_nothing_else(tmp_path: Path) -> None:
     assert moved.drop(["Time"]) == default.drop(["Time"])
 
 
+def test_the_rate_sets_the_span(tmp_path: Path) -> None:
+    summary = generate("netflow", 20_000, 1, tmp_path / "busy", rate=5_000)
+    assert 3.9 < (summary.last_time - summary.first_time).total_seconds() < 4.0
+
+
 def test_disorder_is_bounded_and_keeps_the_rows(tmp_path: Path) -> None:
     generate("trades", 50_000, 1, tmp_path / "ordered", file_span_s=30)
     generate("trades", 50_000, 1, tmp_path / "late", file_span_s=30, disorder_s=2)
@@ -169,6 +174,8 @@ def test_interrupted_run_leaves_only_whole_files(tmp_path: Path) -> None:
         ({"kind": "packets", "flow_length": 0.5}, "at least 1 packet"),
         ({"kind": "packets", "flow_length": float("nan")}, "at least 1 packet"),
         ({"start": datetime(2026, 1, 1)}, "time zone"),  # noqa: DTZ001 - what is refused
+        ({"rate": 0.0}, "more than 0 a second"),
+        ({"rate": float("nan")}, "more than 0 a second"),
         ({"file_span_s": 0}, "at least 1 second"),
         ({"disorder_s": -1.0}, "0 seconds or more"),
     ],

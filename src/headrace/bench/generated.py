@@ -14,11 +14,11 @@ from headrace.sql import parse_script
 Report = Callable[[int, int], None]
 
 
-def generated(kind: str, rows: int | None, seed: int, report: Report) -> Data:
+def generated(kind: str, rows: int | None, seed: int, report: Report, rate: float | None = None) -> Data:
     """The stream and tables that `headrace data KIND` writes."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / kind
-        generate(kind, rows, seed, folder, progress=report)
+        generate(kind, rows, seed, folder, rate=rate, progress=report)
         catalog = parse_script((folder / "schema.sql").read_text(encoding="utf-8")).catalog
         (stream,) = catalog.streams
         tables = {table.name: read_relation(folder, table) for table in catalog.tables}

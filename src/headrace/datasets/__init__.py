@@ -30,25 +30,32 @@ def generate(
     preset: str | None = None,
     flow_length: float | None = None,
     start: datetime | None = None,
+    rate: float | None = None,
     file_span_s: float | None = None,
     disorder_s: float = 0.0,
     progress: Progress | None = None,
 ) -> Summary:
     """Write a data set into the new or empty directory `out`: `<stream>/part-*.parquet`, static tables, `schema.sql`.
 
-    The values depend on kind, preset, rows, seed, flow length and start alone. Rows come in order of event time, or up
-    to `disorder_s` seconds late, in files of `file_span_s` seconds each.
+    The values depend on kind, preset, rows, seed, flow length, start and rate alone. Rows come `rate` a second, in order
+    of event time or up to `disorder_s` seconds late, in files of `file_span_s` seconds each.
     """
     if kind not in KINDS:
         raise UsageError("dataset", f"unknown kind of data '{kind}'", hint=f"there are {', '.join(KINDS)}")
     chosen = KINDS[kind]
-    recipe = _recipe(chosen, rows, seed, preset, flow_length, start)
+    recipe = _recipe(chosen, rows, seed, preset, flow_length, start, rate)
     layout = _layout(chosen.default_file_span_s if file_span_s is None else file_span_s, disorder_s)
     return write_dataset(chosen, recipe, layout, out, progress)
 
 
 def _recipe(
-    kind: Kind, rows: int | None, seed: int, preset: str | None, flow_length: float | None, start: datetime | None
+    kind: Kind,
+    rows: int | None,
+    seed: int,
+    preset: str | None,
+    flow_length: float | None,
+    start: datetime | None,
+    rate: float | None,
 ) -> Recipe:
     rows = kind.default_rows if rows is None else rows
     start = kind.default_start if start is None else start
@@ -58,10 +65,12 @@ def _recipe(
         raise UsageError("dataset", f"a seed is 0 or more, not {seed}")
     if start.tzinfo is None:
         raise UsageError("dataset", f"the start {start} needs a time zone")
+    if rate is not None and not 0.0 < rate < inf:
+        raise UsageError("dataset", f"rows come at more than 0 a second, not {rate:g}")
     preset = _preset(kind, preset)
     if flow_length is not None:
         _check_flow_length(kind, preset, flow_length)
-    return Recipe(rows, seed, preset, (start - EPOCH) // MICROSECOND, kind.span_us(rows), flow_length)
+    return Recipe(rows, seed, preset, (start - EPOCH) // MICROSECOND, kind.span_us(rows, rate), flow_length)
 
 
 def _preset(kind: Kind, preset: str | None) -> str | None:

@@ -112,8 +112,9 @@ def counts(workloads: tuple[str, ...], queries: int, rows: int, json_file: Path 
 
 @bench.command()
 @click.option(
-    "--rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="How many flows are generated."
+    "--rows", type=click.IntRange(1), default=3_000_000, show_default=True, help="How many flows are generated."
 )
+@click.option("--rate", type=float, default=5_000.0, show_default=True, help="Flows a second at the router.")
 @click.option(
     "--queries",
     type=click.IntRange(1),
@@ -124,15 +125,15 @@ def counts(workloads: tuple[str, ...], queries: int, rows: int, json_file: Path 
 )
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the factors into this file (SVG, PNG or PDF).")
 @json_option
-def nfc(rows: int, queries: tuple[int, ...], plot: Path | None, json_file: Path | None) -> None:
+def nfc(rows: int, rate: float, queries: tuple[int, ...], plot: Path | None, json_file: Path | None) -> None:
     """Rows hashed by each query apart and by the shared tree, over generated flows [NFC VI].
 
-    FlowCollector's queries over periods of 1 minute to 1 hour, then random sets of several sizes over 5 minutes. The
+    FlowCollector's queries over periods of 1 to 10 minutes, then random sets of several sizes over 5 minutes. The
     tree is planned for the fewest rows hashed, from a sample, and then run over all rows. `best` is the factor that no
     tree can exceed on these flows.
     """
     with progress_bar("generating flows") as report:
-        flows = generated("netflow", rows, 1, report)
+        flows = generated("netflow", rows, 1, report, rate)
     click.echo(
         f"{'workload':<18} {'queries':>7} {'period':>7} {'apart':>13} {'shared':>13} {'factor':>7} {'predicted':>9}"
         f" {'best':>5}"

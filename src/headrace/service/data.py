@@ -38,6 +38,7 @@ KIND_HELP = "\n".join(f"      {kind.name:<9} {kind.summary}" for kind in KINDS.v
 @click.option("--preset", help="Variant of the kind; packets: gigascope, uniform or skewed.")
 @click.option("--flow-length", type=float, help="Mean number of packets in a flow (packets, preset gigascope).")
 @click.option("--start", type=click.DateTime(), help="First event time, in UTC.")
+@click.option("--rate", type=float, metavar="ROWS", help="Rows a second. Default: as in the paper.")
 @click.option("--file-span", type=float, metavar="SECONDS", help="Event time that one file covers.")
 @click.option(
     "--disorder", type=float, default=0.0, metavar="SECONDS", show_default=True, help="How late a row may come."
@@ -50,6 +51,7 @@ def data(
     preset: str | None,
     flow_length: float | None,
     start: datetime | None,
+    rate: float | None,
     file_span: float | None,
     disorder: float,
 ) -> None:
@@ -62,6 +64,7 @@ def data(
             preset=preset,
             flow_length=flow_length,
             start=start.replace(tzinfo=UTC) if start is not None else None,
+            rate=rate,
             file_span_s=file_span,
             disorder_s=disorder,
             progress=report,
