@@ -37,8 +37,8 @@ def generate(
 ) -> Summary:
     """Write a data set into the new or empty directory `out`: `<stream>/part-*.parquet`, static tables, `schema.sql`.
 
-    The values depend on kind, preset, rows, seed, flow length, start and rate alone. Rows come `rate` a second, in order
-    of event time or up to `disorder_s` seconds late, in files of `file_span_s` seconds each.
+    The values depend on kind, preset, rows, seed, flow length, start and rate alone. Rows come `rate` a second, in
+    order of event time or up to `disorder_s` seconds late, in files of `file_span_s` seconds each.
     """
     if kind not in KINDS:
         raise UsageError("dataset", f"unknown kind of data '{kind}'", hint=f"there are {', '.join(KINDS)}")
