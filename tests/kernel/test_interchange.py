@@ -68,14 +68,15 @@ def leaf(text: str) -> Any:
 
 def test_an_id_says_what_a_node_means() -> None:
     base = leaf("SELECT s, sum(x) FROM r [RANGE 60] WHERE i > 3 GROUP BY s")
-    same = leaf("SELECT s, sum(x), max(d) FROM r [RANGE 7 SLIDE 2] WHERE 3 < i GROUP BY s")
-    assert node_id("r", base) == node_id("r", same), "slices and states do not belong to it"
+    assert node_id("r", base) == node_id("r", leaf("SELECT sum(x) AS y, s FROM r [RANGE 60] WHERE 3 < i GROUP BY s"))
     others = [
         ("r", leaf("SELECT s, sum(x) FROM r [RANGE 60] WHERE i > 4 GROUP BY s")),
         ("r", leaf("SELECT u, sum(x) FROM r [RANGE 60] WHERE i > 3 GROUP BY u")),
+        ("r", leaf("SELECT s, sum(x) FROM r [RANGE 7] WHERE i > 3 GROUP BY s")),
+        ("r", leaf("SELECT s, sum(i) FROM r [RANGE 60] WHERE i > 3 GROUP BY s")),
         ("other", base),
     ]
-    assert len({node_id("r", base), *(node_id(*each) for each in others)}) == 4
+    assert len({node_id("r", base), *(node_id(*each) for each in others)}) == 6
 
 
 SOME_QUERY = "SELECT s, sum(x) FROM r [RANGE 60] WHERE (i > 3 AND b) OR u = 'z' GROUP BY s, j"

@@ -99,11 +99,13 @@ class Reader:
         plan: Plan,
         budget_bytes: int = BUDGET_BYTES,
         threads: int = 1,
+        closed_us: int | None = None,
     ) -> None:
         self.data = data
         self.plan = plan
         self.budget_bytes = budget_bytes
         self.threads = threads
+        self.closed_us = closed_us
         self.joiner = Joiner(data, queries.values())
         self.errors = RowErrors(queries)
         self.finest = finest_dimensions(plan)
@@ -133,7 +135,7 @@ class Reader:
         evaluation, positions = self.joiner.batch(piece)
         times_us = np.asarray(one_array(piece[self.data.stream.event_time]).cast(pa.int64()))
         source = StreamRows(evaluation, times_us, self.finest, partial(self.table_codes, positions))
-        return fold_chunk(self.plan, source), self.errors.count(evaluation, times_us)
+        return fold_chunk(self.plan, source), self.errors.count(evaluation, times_us, self.closed_us)
 
     def table_codes(self, positions: Mapping[str, Positions], dimension: Dimension) -> Codes | None:
         found = self.joiner.table_codes(dimension)

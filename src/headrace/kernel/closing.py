@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,14 +21,14 @@ from headrace.kernel.partials import Integers, NodePartials, encode
 from headrace.kernel.slots import MOST_KEYS, find_slots
 from headrace.kernel.states import KINDS, lower
 from headrace.kernel.states_columns import Columns
-from headrace.model.arrow import arrow_type
+from headrace.model.arrow import arrow_type, one_array
 from headrace.model.expressions import WINDOW_END, WINDOW_START, Expression
 from headrace.model.query import Order, Query
 from headrace.model.schema import UserFunction
 from headrace.model.types import TIMESTAMP
 from headrace.model.windows import AnyWindow, Interval
 from headrace.planner.leaves import Terms, terms_of
-from headrace.windows import bounds_of, instances_of
+from headrace.windows import bounds_of, instances_ending, instances_of, last_ending
 
 Mask = npt.NDArray[np.bool_]
 
@@ -38,12 +39,28 @@ MEMORY = pa.system_memory_pool()
 
 @dataclass(frozen=True, eq=False)
 class Closed:
-    """The rows of a query's windows, in order, as a table of its result columns."""
+    """The rows of a query's windows, in order, as a table of its result columns.
+
+    `orders` are the values of ORDER BY beside them, `last_end_us` is where the last window with rows ended.
+    """
 
     table: pa.Table
     windows: int
     errors: int
     left_out: int
+    last_end_us: int | None = None
+    orders: tuple[pa.Array, ...] = ()
+
+
+class Due(NamedTuple):
+    """Which windows to close: those that end later than `after_us` and no later than `until_us`.
+
+    Empty windows of a query without groups follow the one with rows that came before, which ended at `last_end_us`.
+    """
+
+    after_us: int
+    until_us: int
+    last_end_us: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +104,10 @@ def close(
     functions: Iterable[UserFunction] = (),
     zone: tzinfo = UTC,
     max_empty: int = MAX_EMPTY,
+    due: Due | None = None,
 ) -> Closed:
-    """All complete windows of the query over the rows of its leaf, or leaves if partials came different ways.
+    """The complete windows of the query that are due, else all, over the rows of its leaf, or leaves if partials came
+    different ways.
 
     A window is complete if no slice crosses its bounds, and it shares no instant with a span that was missed.
     """
@@ -97,7 +116,7 @@ def close(
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
         return Closed(schema.empty_table(), windows=0, errors=0, left_out=0)
     terms = terms_of(query)
-    windows = combined(query, terms, parts, missed, max_empty)
+    windows = combined(query, terms, parts, missed, max_empty, due)
     known, errors = lowered(query, terms, windows)
     places = windows.places
     if query.having is not None:
@@ -110,9 +129,24 @@ def close(
     orders = [results.evaluate(order.expression) for order in query.order_by]
     errors += sum(failures(each) for each in (*outputs, *orders))
     table = pa.table([each.values for each in outputs], names=[output.name for output in query.outputs])
+    values = tuple(each.values for each in orders)
     if query.order_by or query.limit is not None:
-        table = table.take(pa.array(in_order(query, places, [each.values for each in orders])))
-    return Closed(table, len(windows.instances), errors, windows.left_out)
+        rows = pa.array(in_order(query, places, values))
+        table, values = table.take(rows), tuple(column.take(rows) for column in values)
+    count = len(windows.instances)
+    last_end_us = int(bounds_of(query.window, windows.instances[-1:])[1][0]) if count else None
+    return Closed(table, count, errors, windows.left_out, last_end_us, values)
+
+
+def best_of(query: Query, tables: Sequence[pa.Table], orders: Sequence[Sequence[pa.Array]]) -> pa.Table:
+    """Of rows that each reducer found to be the best of their windows, the best of all, in order."""
+    table = pa.concat_tables(tables)
+    named = {output.expression: one_array(table[output.name]) for output in query.outputs}
+    groups, _ = numbered_groups([named[tree] for tree in query.group_by])
+    ends_us = np.asarray(named[WINDOW_END].cast(pa.int64()))
+    by_group = np.lexsort([groups, ends_us])
+    columns = [pa.concat_arrays(same).take(pa.array(by_group)) for same in zip(*orders, strict=True)]
+    return table.take(pa.array(by_group[in_order(query, ends_us[by_group], columns)]))
 
 
 def failures(evaluated: Evaluated) -> int:
@@ -122,17 +156,28 @@ def failures(evaluated: Evaluated) -> int:
 # Slices to windows
 
 
-def combined(query: Query, terms: Terms, parts: Sequence[Part], missed: Sequence[Interval], max_empty: int) -> Windows:
+def combined(
+    query: Query,
+    terms: Terms,
+    parts: Sequence[Part],
+    missed: Sequence[Interval],
+    max_empty: int,
+    due: Due | None,
+) -> Windows:
     """Partials combined per instance and group, in the order of instances, then of groups."""
     leaves = [part.leaf for part in parts]
     leaf = rows_by_group(leaves, terms.groups) if query.group_by else rows_by_slice(leaves)
     first, last = instances_of(query.window, leaf.starts_us, leaf.ends_us)
+    if due is not None:
+        begin, end = instances_ending(query.window, due.after_us, due.until_us)
+        first, last = np.maximum(first, begin), np.minimum(last, end)
     held_by = np.maximum(last - first + 1, 0)
     instances = np.unique(repeated_from(first, held_by))
     complete = is_complete(query.window, instances, leaf, missed)
     rows = np.repeat(leaf.order, held_by[leaf.slices])
     if not query.group_by:
-        whole, left_out = filled(instances if complete.all() else instances[complete], max_empty)
+        before = None if due is None or due.last_end_us is None else last_ending(query.window, due.last_end_us)
+        whole, left_out = filled(instances if complete.all() else instances[complete], max_empty, before)
         shown = whole[is_complete(query.window, whole, leaf, missed)]
         slots = repeated_from(np.searchsorted(instances, first), held_by)
         if len(shown) != len(instances):
@@ -232,8 +277,14 @@ def repeated_from(first: Integers, counts: Integers) -> Integers:
     return numbers + np.arange(len(numbers))
 
 
-def filled(present: Integers, max_empty: int) -> tuple[Integers, int]:
-    """With the empty instances between those that have rows, up to a number of them in a row; and how many more."""
+def filled(present: Integers, max_empty: int, before: int | None = None) -> tuple[Integers, int]:
+    """With the empty instances between those that have rows, up to a number of them in a row; and how many more.
+
+    The instance `before` them had rows too.
+    """
+    if before is not None and len(present):
+        whole, left_out = filled(np.concatenate([[before], present]), max_empty)
+        return whole[1:], left_out
     gaps = np.diff(present) - 1
     if not gaps.any():
         return present, 0

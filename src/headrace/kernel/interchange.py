@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
@@ -47,11 +48,16 @@ class Shipment:
     counts: Counts
 
 
+@lru_cache(maxsize=4_096)
 def node_id(stream: str, node: Node) -> str:
-    """A digest of stream, joins, cuts, kept rows and group-bys. Slices and states are told by the rows themselves."""
+    """A digest of stream, joins, cuts, kept rows, group-bys, slices and partials.
+
+    A plan may ship two nodes that differ in nothing but their slices, or in what they sum.
+    """
     dimensions = [(repr(each.expression), each.kind.value, repr(each.marks)) for each in node.dimensions]
     keep = sorted(repr(predicate.tree) for predicate in node.keep)
-    meaning = repr((VERSION, stream, dimensions, keep, [repr(tree) for tree in ordered_groups(node)]))
+    groups, partials = (list(map(repr, each)) for each in (ordered_groups(node), ordered_partials(node)))
+    meaning = repr((VERSION, stream, dimensions, keep, groups, node.boundaries, partials))
     return blake2b(meaning.encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 

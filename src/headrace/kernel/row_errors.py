@@ -15,9 +15,10 @@ from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.partials import Integers
 from headrace.model.expressions import Call, Expression
 from headrace.model.query import Query
-from headrace.model.windows import Window
+from headrace.model.windows import AnyWindow, Window
 from headrace.planner.leaves import demand, matched, plan_terms
 from headrace.planner.nodes import is_matched
+from headrace.windows import bounds_of, instances_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -30,16 +31,16 @@ class RowErrors:
         self.looked_at = {name: frozenset(calls_of(query)) for name, query in queries.items()}
         self.expressions = frozenset(tree for trees in self.looked_at.values() for tree in trees)
 
-    def count(self, evaluation: Evaluation, times_us: Integers) -> Mapping[str, int]:
-        """Of each query for which something failed."""
+    def count(self, evaluation: Evaluation, times_us: Integers, closed_us: int | None = None) -> Mapping[str, int]:
+        """Of each query for which something failed, on rows that lie in a window not yet closed."""
         failing = {tree for tree in self.expressions if has_failed(tree, evaluation)}
         concerned = [name for name, trees in self.looked_at.items() if failing & trees] if failing else []
-        return {name: row_errors(self.queries[name], evaluation, times_us) for name in concerned}
+        return {name: row_errors(self.queries[name], evaluation, times_us, closed_us) for name in concerned}
 
 
-def row_errors(query: Query, evaluation: Evaluation, times_us: Integers) -> int:
+def row_errors(query: Query, evaluation: Evaluation, times_us: Integers, closed_us: int | None) -> int:
     renamed = plan_terms(query)
-    rows = in_some_instance(query, times_us)
+    rows = in_open_instance(query.window, times_us, closed_us)
     total = sum(failed(renamed(key.expression), evaluation, rows) for join in query.joins for key in join.keys)
     for join in query.joins:
         if not join.outer:
@@ -87,9 +88,15 @@ def is_true(tree: Expression, evaluation: Evaluation) -> Mask:
     return np.asarray(pc.fill_null(evaluation.evaluate(tree).values, False), dtype=np.bool_)
 
 
-def in_some_instance(query: Query, times_us: Integers) -> Mask:
-    """Rows between hopping windows are not looked at."""
-    window = query.window
-    if not isinstance(window, Window) or window.range_us >= window.slide_us:
+def in_open_instance(window: AnyWindow, times_us: Integers, closed_us: int | None = None) -> Mask:
+    """Rows that lie in an instance that ends later than `closed_us`; those between hopping windows lie in none."""
+    if isinstance(window, Window):
+        ends_us = (times_us + window.range_us - window.offset_us) // window.slide_us * window.slide_us
+        ends_us += window.offset_us
+        is_in: Mask = ends_us > times_us
+        return is_in if closed_us is None else is_in & (ends_us > closed_us)
+    if closed_us is None:
         return np.ones(len(times_us), dtype=np.bool_)
-    return (window.offset_us - times_us - 1) % window.slide_us < window.range_us
+    numbers, _ = instances_of(window, times_us, times_us + 1)
+    is_open: Mask = bounds_of(window, numbers)[1] > closed_us
+    return is_open

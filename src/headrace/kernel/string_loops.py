@@ -115,3 +115,10 @@ def find_strings(
             place = (place + 1) & mask
             known = np.int64(table[place, 1]) - 1
         rows[row] = known
+
+
+@compiled
+def number_strings(offsets: Offsets, data: Bytes, numbers: Words) -> None:
+    """The number of each string."""
+    for row in range(len(offsets) - 1):
+        numbers[row] = number_of(data, offsets[row], offsets[row + 1])

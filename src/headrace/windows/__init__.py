@@ -2,7 +2,7 @@
 
 from headrace.windows.boundaries import Boundaries, boundaries_between, compose, paired, paned, slice_vector
 from headrace.windows.heap import BoundaryHeap
-from headrace.windows.instances import bounds_of, instances_of
+from headrace.windows.instances import bounds_of, instances_ending, instances_of, last_ending
 from headrace.windows.pace import slices_per_hour
 from headrace.windows.slices import Slices, covered, horizon, inside, slices_between, slices_holding
 
@@ -16,7 +16,9 @@ __all__ = [
     "covered",
     "horizon",
     "inside",
+    "instances_ending",
     "instances_of",
+    "last_ending",
     "paired",
     "paned",
     "slice_vector",

@@ -22,6 +22,20 @@ def instances_of(window: AnyWindow, starts_us: Times, ends_us: Times) -> tuple[T
     return first, last
 
 
+def instances_ending(window: AnyWindow, after_us: int, until_us: int) -> tuple[int, int]:
+    """The numbers of the first and the last instance that end later than the one and no later than the other."""
+    return last_ending(window, after_us) + 1, last_ending(window, until_us)
+
+
+def last_ending(window: AnyWindow, until_us: int) -> int:
+    """The number of the last instance that ends no later."""
+    if isinstance(window, SlicedWindow):
+        ends = np.cumsum(window.slices_us)
+        cycle, phase = divmod(until_us - window.offset_us, window.period_us)
+        return int(cycle * len(ends) + np.searchsorted(ends, phase, side="right") - 1)
+    return (until_us - window.offset_us) // window.slide_us
+
+
 def bounds_of(window: AnyWindow, numbers: Times) -> tuple[Times, Times]:
     """Where the instances begin and end."""
     if isinstance(window, SlicedWindow):

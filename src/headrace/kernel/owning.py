@@ -1,0 +1,75 @@
+"""Which reducer owns a group: a hash of its values, the same in every process, plan and version.
+
+A state directory is laid out by it, so it must never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.expressions.columns import raw
+from headrace.kernel.partials import Integers, NodePartials, encode, ordered_groups
+from headrace.kernel.string_loops import number_strings
+from headrace.kernel.strings import buffers
+
+Words = npt.NDArray[np.uint64]
+
+MIXING = np.uint64(0x9E3779B97F4A7C15)
+SHIFT, UPPER = np.uint64(29), np.uint64(32)
+WIDE_BYTES = 16
+
+
+def split(part: NodePartials, reducers: int) -> Iterator[tuple[int, NodePartials]]:
+    """The rows of each reducer that has some. Rows without groups are the first one's."""
+    if reducers == 1 or not part.groups:
+        yield 0, part
+        return
+    owners = owner_of(part, reducers)
+    for reducer in np.unique(owners).tolist():
+        yield reducer, taken(part, np.flatnonzero(owners == reducer))
+
+
+def owner_of(part: NodePartials, reducers: int) -> Integers:
+    words = np.zeros(part.rows, dtype=np.uint64)
+    for tree in ordered_groups(part.node):
+        encoded = encode(part.groups[tree])
+        known = np.append(numbers_of(encoded.dictionary), np.uint64(0))
+        words = mixed(words, known[encoded.codes])
+    owners: Integers = ((words >> UPPER) % np.uint64(reducers)).astype(np.int64)
+    return owners
+
+
+def mixed(words: Words, more: Words) -> Words:
+    words = (words ^ more) * MIXING
+    return words ^ words >> SHIFT
+
+
+def numbers_of(values: pa.Array) -> Words:
+    """One number for each value, none of which is NULL."""
+    if pa.types.is_string(values.type):
+        numbers = np.empty(len(values), dtype=np.uint64)
+        number_strings(*buffers(values), numbers)
+        return mixed(numbers, np.uint64(1))  # type: ignore[arg-type]
+    if pa.types.is_boolean(values.type):
+        return np.asarray(values).astype(np.uint64) + np.uint64(1)
+    if values.type.byte_width == WIDE_BYTES:
+        halves = raw(values, np.uint64, words=2).reshape(-1, 2)
+        return mixed(mixed(np.zeros(len(halves), dtype=np.uint64), halves[:, 0]), halves[:, 1])
+    return mixed(np.ones(len(values), dtype=np.uint64), raw(values, np.uint64))
+
+
+def taken(part: NodePartials, rows: Integers) -> NodePartials:
+    chosen = pa.array(rows)
+    return replace(
+        part,
+        starts_us=part.starts_us[rows],
+        ends_us=part.ends_us[rows],
+        cells=part.cells[rows],
+        groups={tree: values.take(chosen) for tree, values in part.groups.items()},
+        states={partial: tuple(column.take(chosen) for column in state) for partial, state in part.states.items()},
+    )

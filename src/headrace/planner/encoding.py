@@ -1,0 +1,127 @@
+"""Plans and queries as text, to keep and to send: JSON over an allow-list of classes, never a pickle.
+
+Equal values inside are written once, and sets in a fixed order: the same plan is the same text in every process.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from hashlib import blake2b
+from typing import Any
+
+from headrace.aggregates.partials import Partial
+from headrace.model.errors import DataError
+from headrace.model.expressions import Aggregate, Call, ColumnRef, Literal
+from headrace.model.query import Join, JoinKey, Order, Output, Query
+from headrace.model.types import DataType
+from headrace.model.windows import SlicedWindow, Window
+from headrace.planner.leaves import Ask, Demand, Leaf
+from headrace.planner.nodes import Node
+from headrace.planner.plan import Answer, Plan, PlannedNode
+from headrace.predicates import Dimension, Predicate
+from headrace.predicates.dimensions import Cut, Kind
+from headrace.windows import Boundaries
+
+VERSION = 1
+DIGEST_BYTES = 12
+
+CLASSES: Mapping[str, type] = {
+    each.__name__: each
+    for each in (
+        *(Plan, PlannedNode, Answer, Leaf, Ask, Demand, Node, Dimension, Predicate, Cut, Boundaries, Partial),
+        *(Query, Output, Join, JoinKey, Order, Literal, ColumnRef, Call, Aggregate, DataType, Window, SlicedWindow),
+    )
+}
+
+# An object is a reference {"is": place}; plain JSON values are themselves, and a list is a tuple.
+DECODERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "is": lambda place, known: known.objects[place],
+    "set": lambda items, known: frozenset(known.decode(each) for each in items),
+    "map": lambda items, known: {known.decode(key): known.decode(value) for key, value in items},
+    "decimal": lambda text, _: Decimal(text),
+    "float": lambda text, _: float(text),
+    "kind": lambda text, _: Kind(text),
+}
+
+
+def encode(value: object) -> str:
+    """The value as text."""
+    writer = Writer()
+    whole = writer.encode(value)
+    return json.dumps({"version": VERSION, "objects": writer.objects, "value": whole}, separators=(",", ":"))
+
+
+def decode(text: str) -> Any:
+    try:
+        document = json.loads(text)
+        version = document["version"]
+    except (ValueError, KeyError, TypeError):
+        raise DataError("encoding", "this is no encoded plan or query") from None
+    if version != VERSION:
+        raise DataError("encoding", f"this plan has version {version}, this program reads {VERSION}")
+    return Reader(document["objects"]).decode(document["value"])
+
+
+def digest_of(text: str) -> str:
+    """What a plan is known by."""
+    return blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+
+class Writer:
+    def __init__(self) -> None:
+        self.objects: list[list[Any]] = []
+        self.places: dict[tuple[type, object], int] = {}
+
+    def encode(self, value: Any) -> Any:
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if isinstance(value, Kind):
+            return {"kind": value.value}
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if isinstance(value, Decimal):
+            return {"decimal": str(value)}
+        if isinstance(value, tuple):
+            return [self.encode(each) for each in value]
+        if isinstance(value, frozenset):
+            return {"set": [self.encode(each) for each in sorted(value, key=repr)]}
+        if isinstance(value, Mapping):
+            return {"map": [[self.encode(key), self.encode(each)] for key, each in value.items()]}
+        return {"is": self.place(value)}
+
+    def place(self, value: Any) -> int:
+        name = type(value).__name__
+        if CLASSES.get(name) is not type(value) or not is_dataclass(value):
+            raise TypeError(f"{name} can't be encoded")
+        key = type(value), id(value) if isinstance(value, Plan) else told_apart(value)
+        if key not in self.places:
+            found = [name, *(self.encode(getattr(value, each.name)) for each in fields(value))]
+            self.places[key] = len(self.objects)
+            self.objects.append(found)
+        return self.places[key]
+
+
+def told_apart(value: Any) -> object:
+    """What values that are not the same differ in: 1 equals 1.0 and True, but not in text."""
+    return repr(value) if isinstance(value, Literal | Cut | Dimension) else value
+
+
+class Reader:
+    def __init__(self, objects: list[list[Any]]) -> None:
+        self.objects: list[Any] = []
+        for name, *values in objects:
+            if name not in CLASSES:
+                raise DataError("encoding", f"there is no {name} in a plan")
+            self.objects.append(CLASSES[name](*(self.decode(each) for each in values)))
+
+    def decode(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(self.decode(each) for each in value)
+        if isinstance(value, dict):
+            ((kind, content),) = value.items()
+            return DECODERS[kind](content, self)
+        return value

@@ -1,0 +1,111 @@
+"""What a task needs to know of its step, read from the state directory and kept for the next one.
+
+A task is sent only where the state is, and the number of the step: what is journalled is all that it depends on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from headrace.kernel.answering import Reader
+from headrace.model.expressions import columns_in
+from headrace.model.schema import Catalog, Stream
+from headrace.planner.plan import Plan
+from headrace.planner.sampling import Data
+from headrace.spark.directory import Directory
+from headrace.spark.inputs import Source
+from headrace.spark.records import Commit, Journal
+from headrace.spark.registry import Registry, read_registry
+
+
+class ResultFolder(NamedTuple):
+    """Where files of results go, one folder per query, and what they are."""
+
+    path: str
+    format: str
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What stays the same while an engine runs; it travels to the workers, who know it again by its id."""
+
+    id: str
+    root: str
+    reducers: int
+    catalog: Catalog
+    stream: str
+    source: Source | None
+    results: tuple[ResultFolder, ...]
+    on_bad_file: str = "stop"
+    max_empty: int = 1_000
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Setting) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def directory(self) -> Directory:
+        return Directory(Path(self.root), self.reducers)
+
+    @property
+    def declared(self) -> Stream:
+        found = self.catalog.stream(self.stream)
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its journal, the state before it, the queries and the plan."""
+
+    setting: Setting
+    journal: Journal
+    before: Commit | None
+    registry: Registry
+
+    @property
+    def plan(self) -> Plan:
+        assert self.journal.plan is not None
+        return self.setting.directory.plan(self.journal.plan)
+
+
+@lru_cache(maxsize=4)
+def step_of(setting: Setting, number: int) -> Step:
+    directory = setting.directory
+    journal = directory.journal(number)
+    assert journal is not None
+    before = directory.commit(number - 1) if number > 1 else None
+    return Step(setting, journal, before, read_registry(directory.root, journal.registry))
+
+
+def reader_of(step: Step) -> Reader:
+    """The reader for the step's queries, plan and tables, with its joins prepared."""
+    prepared = prepared_reader(
+        step.setting, step.journal.registry, step.journal.plan, tuple(step.journal.tables.items())
+    )
+    prepared.closed_us = step.journal.watermark_us
+    return prepared
+
+
+@lru_cache(maxsize=4)
+def prepared_reader(setting: Setting, registry: int, plan: str, tables: tuple[tuple[str, str], ...]) -> Reader:
+    directory, stream = setting.directory, setting.declared
+    known = {name: directory.table(version) for name, version in tables}
+    data = Data(setting.catalog, stream, pa.table({}), known)
+    return Reader(data, read_registry(directory.root, registry).values, directory.plan(plan))
+
+
+def needed_columns(stream: Stream, registry: Registry) -> frozenset[str]:
+    """The columns of the stream that some query names, its event time and its partition."""
+    named = {
+        column.name for query in registry.values.values() for tree in query.expressions() for column in columns_in(tree)
+    }
+    named |= {stream.event_time} | ({stream.partition} if stream.partition else set())
+    return frozenset(column.name for column in stream.columns if column.name in named)

@@ -1,0 +1,228 @@
+"""The state directory: one owner, one log of commit records, and only what the last of them names exists.
+
+format.json            version, number of reducers, declaration of the stream
+lock, epochs/          who owns it
+journal/, commits/     per step what it depends on, and what came of it
+registry/, plans/, tables/, inputs/, slices/, rejected/, inbox/, outbox/, spark/
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.model.errors import UsageError
+from headrace.planner.encoding import decode, digest_of, encode
+from headrace.planner.plan import Plan
+from headrace.spark.disk import (
+    DamagedError,
+    create_file,
+    digest,
+    make_folder,
+    read_file,
+    read_record,
+    to_record,
+    write_file,
+)
+from headrace.spark.records import Commit, Journal, commit_from, journal_from
+
+FORMAT_VERSION = 1
+KEPT_RECORDS = 100
+FOLDERS = (
+    "epochs",
+    "journal",
+    "commits",
+    "registry",
+    "plans",
+    "tables",
+    "inputs",
+    "slices",
+    "rejected",
+    "inbox",
+    "outbox",
+)
+
+
+class LostOwnershipError(UsageError):
+    """Another engine took the directory over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Reads and writes records; owns nothing by itself."""
+
+    root: Path
+    reducers: int
+
+    # Records of steps
+
+    def journal_path(self, step: int) -> Path:
+        return self.root / "journal" / f"{step:09}.json"
+
+    def commit_path(self, step: int) -> Path:
+        return self.root / "commits" / f"{step:09}.json"
+
+    def journal(self, step: int) -> Journal | None:
+        path = self.journal_path(step)
+        if not path.exists():
+            return None
+        found = journal_from(read_record(path))
+        if found.step != step:
+            raise DamagedError(path, f"is the journal of step {found.step}")
+        return found
+
+    def write_journal(self, journal: Journal) -> bool:
+        return create_file(self.journal_path(journal.step), to_record(asdict(journal)))
+
+    def steps(self) -> list[int]:
+        return sorted(int(path.stem) for path in (self.root / "commits").glob("[0-9]*.json"))
+
+    def commit(self, step: int) -> Commit:
+        path = self.commit_path(step)
+        found = commit_from(read_record(path))
+        if found.step != step:
+            raise DamagedError(path, f"is the commit record of step {found.step}")
+        return found
+
+    def last_commit(self) -> Commit | None:
+        """The newest one, which must follow the one before it and be followed by no journal but the next."""
+        steps = self.steps()
+        later = [int(path.stem) for path in (self.root / "journal").glob("[0-9]*.json")]
+        newest = steps[-1] if steps else 0
+        for step in later:
+            if step > newest + 1:
+                raise DamagedError(self.commit_path(step - 1), "is missing, but a later step began")
+        if not steps:
+            return None
+        found = self.commit(newest)
+        if newest > 1 and newest - 1 in steps and found.previous != self.commit_digest(newest - 1):
+            raise DamagedError(self.commit_path(newest - 1), "is not the one that the next step followed")
+        return found
+
+    def commit_digest(self, step: int) -> str:
+        return digest(read_file(self.commit_path(step)))
+
+    # Plans and static tables are known by their digests
+
+    def keep_plan(self, plan: Plan) -> str:
+        text = encode(plan)
+        name = digest_of(text)
+        path = self.root / "plans" / f"{name}.json"
+        if not path.exists():
+            write_file(path, text.encode())
+        return name
+
+    def plan(self, name: str) -> Plan:
+        return read_plan(self.root / "plans" / f"{name}.json")
+
+    def keep_table(self, table: pa.Table) -> str:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+        data = bytes(sink.getvalue())
+        name = digest(data)
+        path = self.root / "tables" / f"{name}.arrow"
+        if not path.exists():
+            write_file(path, data)
+        return name
+
+    def table(self, name: str) -> pa.Table:
+        return read_arrow(self.root / "tables" / f"{name}.arrow")
+
+
+@lru_cache(maxsize=16)
+def read_plan(path: Path) -> Plan:
+    text = read_file(path).decode("utf-8", "replace")
+    if digest_of(text) != path.stem:
+        raise DamagedError(path, "is damaged: it has another checksum than when it was written")
+    plan: Plan = decode(text)
+    return plan
+
+
+@lru_cache(maxsize=16)
+def read_arrow(path: Path) -> pa.Table:
+    return pa.ipc.open_file(pa.py_buffer(read_file(path, path.stem))).read_all()
+
+
+def prepare(root: Path, declaration: str, reducers: int) -> Directory:
+    """A new state directory, or the one that is there: its number of reducers stays, and it must be of this stream."""
+    make_folder(root)
+    for name in FOLDERS:
+        make_folder(root / name)
+    path = root / "format.json"
+    document = {"version": FORMAT_VERSION, "reducers": reducers, "declaration": declaration}
+    if any((root / "commits").iterdir()) and not path.exists():
+        raise DamagedError(path, "is missing")
+    create_file(path, to_record(document))
+    found = read_format(path)
+    if found["declaration"] != declaration:
+        raise UsageError(
+            "state-schema",
+            f"the state in {root} is of a stream with another declaration",
+            detail=f"it was declared as {found['declaration']}",
+            hint="declare it as it was, or start anew with an empty state directory",
+        )
+    return Directory(root, found["reducers"])
+
+
+def open_directory(root: Path) -> Directory:
+    path = root / "format.json"
+    if not path.exists():
+        raise UsageError("state", f"there is no state in {root}", hint="headrace run makes it")
+    return Directory(root, read_format(path)["reducers"])
+
+
+def read_format(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = read_record(path)
+    if found["version"] != FORMAT_VERSION:
+        problem = f"the state in {path.parent} has format {found['version']}, this program has {FORMAT_VERSION}"
+        raise UsageError("state-version", problem, hint="use the version of Headrace that wrote it")
+    return found
+
+
+class Owner:
+    """Holds a state directory for as long as this process lives, or until another takes it over."""
+
+    def __init__(self, directory: Directory, *, take_over: bool = False) -> None:
+        self.directory = directory
+        self.epochs = directory.root / "epochs"
+        self.lock = os.open(directory.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if not take_over:
+                os.close(self.lock)
+                raise UsageError(
+                    "state-in-use",
+                    f"another engine runs on {directory.root}",
+                    hint="stop it; if it hangs and can't be stopped, take_over=True takes the directory from it",
+                ) from None
+        self.epoch = self.newest() + 1
+        while not create_file(self.epochs / f"{self.epoch:09}", f"{os.getpid()}\n".encode()):
+            self.epoch += 1
+        for path in self.epochs.iterdir():
+            if path.name.isdigit() and int(path.name) < self.epoch:
+                path.unlink(missing_ok=True)
+
+    def newest(self) -> int:
+        return max((int(path.name) for path in self.epochs.iterdir() if path.name.isdigit()), default=0)
+
+    def write_commit(self, commit: Commit) -> None:
+        """Put if absent: of two engines at most one commits a step, and one that lost the directory commits none."""
+        if self.newest() != self.epoch or not create_file(
+            self.directory.commit_path(commit.step), to_record(asdict(commit))
+        ):
+            raise LostOwnershipError(
+                "state-lost",
+                f"another engine took {self.directory.root} over",
+                hint="nothing was changed; stop this one",
+            )
+
+    def close(self) -> None:
+        os.close(self.lock)

@@ -1,0 +1,139 @@
+"""Every byte of state goes through here: files that appear whole or not at all, and are checked when read.
+
+Local and mounted file systems only: what is promised rests on rename, link and fsync.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from headrace.model.errors import DataError, UsageError
+
+DIGEST_BYTES = 16
+SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):/")
+TEMPORARY = ".writing-"
+
+
+class DamagedError(DataError):
+    """A file of the state that is not what was written."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(
+            "damaged-state",
+            f"{path} {problem}",
+            hint="restore the state directory from a copy, or start anew with an empty one",
+        )
+
+
+class FullError(DataError):
+    """No room, or no right, to write. Nothing that was committed is lost."""
+
+
+def local_path(text: str | os.PathLike[str]) -> Path:
+    """A path of this file system; others are refused by the name of their scheme."""
+    found = SCHEME.match(os.fspath(text))
+    if found and found[1].lower() != "file":
+        problem = f"{found[1]}:// is not a file system that state can live on"
+        raise UsageError("file-system", problem, hint="use a local or mounted directory")
+    return Path(os.path.abspath(os.fspath(text).removeprefix("file://")))
+
+
+def digest(data: bytes) -> str:
+    return blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def make_folder(path: Path) -> None:
+    with translated(path):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """In place of what was there, as a whole; it is on the disk when this returns."""
+    with translated(path):
+        temporary = write_aside(path, data)
+        temporary.replace(path)
+        sync_folder(path.parent)
+
+
+def create_file(path: Path, data: bytes) -> bool:
+    """The same, but only if there was nothing: False if there was."""
+    with translated(path):
+        temporary = write_aside(path, data)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink()
+        sync_folder(path.parent)
+        return True
+
+
+def write_aside(path: Path, data: bytes) -> Path:
+    temporary = path.with_name(f"{TEMPORARY}{uuid4().hex}-{path.name}")
+    try:
+        with open(temporary, "xb", opener=private) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        hint = "make room and start again: it goes on where it stopped"
+        raise FullError("state-write", f"can't write {path}: {problem.strerror}", hint=hint) from None
+
+
+def read_file(path: Path, expected: str | None = None) -> bytes:
+    """The bytes, which must have the expected digest."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise DamagedError(path, "is missing") from None
+    except OSError as problem:
+        raise DamagedError(path, f"can't be read: {problem.strerror}") from None
+    if expected is not None and digest(data) != expected:
+        raise DamagedError(path, "is damaged: it has another checksum than when it was written")
+    return data
+
+
+# Records: JSON behind a line with its digest
+
+
+def to_record(document: object) -> bytes:
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    return digest(text).encode() + b"\n" + text + b"\n"
+
+
+def read_record(path: Path) -> Any:
+    head, _, text = read_file(path).partition(b"\n")
+    if digest(text.removesuffix(b"\n")) != head.decode("ascii", "replace"):
+        raise DamagedError(path, "is damaged: it has another checksum than when it was written")
+    return json.loads(text)

@@ -1,0 +1,248 @@
+"""The engine as people use it from Python: streams, tables, queries and sinks, then a run that goes on by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.kernel.frames import columns_of
+from headrace.kernel.states import check_supported
+from headrace.model.arrow import conform
+from headrace.model.errors import UsageError
+from headrace.model.query import Query
+from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
+from headrace.model.time import parse_duration
+from headrace.spark.context import ResultFolder, Setting
+from headrace.spark.directory import prepare
+from headrace.spark.disk import local_path
+from headrace.spark.frames import frame_columns
+from headrace.spark.inputs import Source, list_files, read_table
+from headrace.spark.pipeline import Pipeline
+from headrace.spark.registry import Quotas, check_name
+from headrace.spark.run import Run
+from headrace.spark.running import OnSpark
+from headrace.spark.sinks import Sink, make_sink
+from headrace.spark.stepping import STEP_BYTES, Stepper
+from headrace.sql import format_stream, parse_query, parse_script
+
+PathText = str | PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Where the rows of a stream or table come from: files, or a DataFrame."""
+
+    source: Source | None
+    frame: DataFrame | None = None
+
+
+@dataclass
+class Options:
+    """How an engine runs: each has a sensible default."""
+
+    reducers: int | None = None
+    on_bad_file: str = "stop"
+    max_empty: int = 1_000
+    retain: str | None = None
+    step_bytes: int = STEP_BYTES
+    take_over: bool = False
+    quotas: Quotas = field(default_factory=Quotas)
+
+
+class Engine:
+    """Answers continuous queries over streams with one shared plan per stream, on Spark.
+
+    `state` is a directory that the engine owns: it goes on from there when it is started again.
+    """
+
+    def __init__(self, spark: SparkSession, state: PathText, **options: Any) -> None:
+        try:
+            self.options = Options(**options)
+        except TypeError as problem:
+            raise UsageError("option", f"an engine does not take this option: {problem}") from None
+        if self.options.on_bad_file not in ("stop", "quarantine"):
+            raise UsageError("option", f"on_bad_file is stop or quarantine, not {self.options.on_bad_file}")
+        self.spark = spark
+        self.state = local_path(state)
+        self.catalog = Catalog()
+        self.feeds: dict[str, Feed] = {}
+        self.queries: dict[str, tuple[str, Query]] = {}
+        self.folders: list[ResultFolder] = []
+        self.sinks: list[Sink] = []
+
+    # What there is
+
+    def declare(self, script: str) -> None:
+        """CREATE STREAM and CREATE TABLE statements; `stream` and `table` then say where the rows come from."""
+        self.catalog = parse_script(script, self.catalog).catalog
+
+    def functions(self, functions: Iterable[UserFunction]) -> None:
+        """Python functions that queries may call."""
+        self.catalog = Catalog(self.catalog.streams, self.catalog.tables, (*self.catalog.functions, *functions))
+
+    def stream(
+        self,
+        name: str,
+        source: PathText | DataFrame,
+        *,
+        event_time: str | None = None,
+        lateness: str = "0 s",
+        format: str = "parquet",
+        options: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> None:
+        """Rows of a directory of files, or of a DataFrame, streaming or not.
+
+        A stream that is not declared is declared here, from the columns that it has: `event_time` is the column that
+        tells the time of a row, and rows may come `lateness` behind the highest time seen.
+        """
+        feed = feed_of(source, format, options)
+        if self.catalog.stream(name) is None:
+            if event_time is None:
+                raise UsageError("event-time", f"say which column tells the time of a row of {name}: event_time='...'")
+            columns = columns_of_feed(feed, name)
+            try:
+                stream = Stream(name, columns, event_time, parse_duration(lateness), **settings)
+                self.catalog = self.catalog.with_relation(stream)
+            except (TypeError, ValueError) as problem:
+                raise UsageError("stream", str(problem)) from None
+        self.feeds[name.lower()] = feed
+
+    def table(
+        self,
+        name: str,
+        source: PathText | DataFrame | pa.Table,
+        *,
+        format: str = "parquet",
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """A static table that queries may join."""
+        feed = feed_of(source, format, options)
+        if self.catalog.table(name) is None:
+            self.catalog = self.catalog.with_relation(Table(name, columns_of_feed(feed, name)))
+        self.feeds[name.lower()] = feed
+
+    def add(self, name: str, sql: str) -> None:
+        """A query, under a name that its results have too."""
+        check_name(name)
+        if name in self.queries:
+            raise UsageError("query-exists", f"there is a query '{name}' already")
+        query = parse_query(sql, self.catalog)
+        check_supported(query)
+        self.queries[name] = sql, query
+
+    def sink(self, kind: str, **options: Any) -> Any:
+        """Where results go: parquet, json, console, memory or callback. Without one: Parquet, beside the state."""
+        made = make_sink(kind, options)
+        if isinstance(made, ResultFolder):
+            self.folders.append(made)
+        else:
+            self.sinks.append(made)
+        return made
+
+    # Running
+
+    def start(self, trigger: str = "1 s") -> Run:
+        """Run until stopped, a step at every trigger."""
+        run = self.run()
+        run.start(parse_duration(trigger))
+        return run
+
+    def once(self) -> Run:
+        """Process what is there, then stop; what is open stays open for the next time."""
+        run = self.run()
+        run.once()
+        return run
+
+    def bounded(self) -> Run:
+        """Process what is there as if nothing came any more: every window is closed."""
+        run = self.run()
+        run.bounded()
+        return run
+
+    def run(self) -> Run:
+        """A run that has not begun: the state is open, and what was interrupted is known."""
+        if not self.catalog.streams:
+            raise UsageError("stream", "there is no stream", hint="engine.stream(name, source, event_time=...)")
+        pipelines = []
+        try:
+            for stream in self.catalog.streams:
+                pipelines.append(self.pipeline(stream))
+        except BaseException:
+            for pipeline in pipelines:
+                pipeline.close()
+            raise
+        return Run(pipelines)
+
+    def pipeline(self, stream: Stream) -> Pipeline:
+        feed = self.feeds.get(stream.name.lower())
+        if feed is None:
+            raise UsageError("stream", f"say where the rows of {stream.name} come from: engine.stream(name, source)")
+        root = self.state / stream.name
+        reducers = self.options.reducers or int(self.spark.sparkContext.defaultParallelism)
+        directory = prepare(root, format_stream(stream), reducers)
+        folders = self.result_folders(root)
+        setting = Setting(
+            uuid4().hex,
+            str(root),
+            directory.reducers,
+            self.catalog,
+            stream.name,
+            feed.source,
+            folders,
+            self.options.on_bad_file,
+            self.options.max_empty,
+        )
+        stepper = Stepper(
+            setting,
+            OnSpark(self.spark),
+            quotas=self.options.quotas,
+            retain_us=None if self.options.retain is None else parse_duration(self.options.retain),
+            step_bytes=self.options.step_bytes,
+            take_over=self.options.take_over,
+        )
+        known = [table for table in self.catalog.tables if table.name.lower() in self.feeds]
+        stepper.tables = {table.name: directory.keep_table(self.rows_of(table)) for table in known}
+        stepper.register({name: each for name, each in self.queries.items() if each[1].stream == stream.name})
+        return Pipeline(stepper, feed.frame, self.sinks)
+
+    def result_folders(self, root: Path) -> tuple[ResultFolder, ...]:
+        """Parquet first: the other sinks are given what is read back from there."""
+        parquet = [folder for folder in self.folders if folder.format == "parquet"]
+        others = [folder for folder in self.folders if folder.format != "parquet"]
+        if not parquet and (self.sinks or not others):
+            parquet = [ResultFolder(str(root / "results"), "parquet")]
+        return (*parquet, *others)
+
+    def rows_of(self, table: Table) -> pa.Table:
+        feed = self.feeds[table.name.lower()]
+        if feed.source is not None:
+            return read_table(feed.source, table)
+        assert feed.frame is not None
+        rows = feed.frame if isinstance(feed.frame, pa.Table) else feed.frame.toArrow()
+        return conform(rows, table.columns)
+
+
+def feed_of(source: Any, format: str, options: Mapping[str, str] | None) -> Feed:
+    if isinstance(source, str | PathLike):
+        return Feed(Source(str(local_path(source)), format, dict(options or {})))
+    return Feed(None, source)
+
+
+def columns_of_feed(feed: Feed, name: str) -> tuple[Column, ...]:
+    """The columns that rows have: of a DataFrame, of an Arrow table, or of the first Parquet file."""
+    if feed.frame is not None:
+        return columns_of(feed.frame) if isinstance(feed.frame, pa.Table) else frame_columns(feed.frame)
+    assert feed.source is not None
+    files = list_files(feed.source) if feed.source.format == "parquet" else []
+    if not files:
+        raise UsageError("stream", f"the columns of {name} are not known", hint="engine.declare('CREATE STREAM ...')")
+    return columns_of(pq.read_schema(files[0].path).empty_table())

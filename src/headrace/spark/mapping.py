@@ -1,0 +1,244 @@
+"""Level 1 in a task: rows judged by time, folded by the kernel, and partials sent to the reducers that own them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.kernel.answering import Reader, Run
+from headrace.kernel.computing import BUDGET_BYTES, Shipped, level_one
+from headrace.kernel.interchange import Counts, Shipment, pack, to_bytes
+from headrace.kernel.owning import split
+from headrace.kernel.row_errors import in_open_instance
+from headrace.model.arrow import arrow_type, one_array
+from headrace.model.schema import Stream
+from headrace.model.types import TIMESTAMP
+from headrace.spark.context import Setting, Step, needed_columns, reader_of, step_of
+from headrace.spark.inputs import BadFile, Rows, Unit, read
+from headrace.spark.records import ResultFile, Totals, result_files
+from headrace.spark.staging import stage
+
+MOST_REJECTED = 1_000_000
+"""How many rows a task keeps for the side output; those beyond are counted only."""
+
+
+class Piece(NamedTuple):
+    """Bytes for a reducer: partials, or what a task counted."""
+
+    reducer: int
+    kind: str
+    data: bytes
+
+
+@dataclass(slots=True)
+class Counted:
+    """What a task counted. Partitions have the highest event time that each sent; errors are by query."""
+
+    totals: Totals = field(default_factory=Totals)
+    errors: dict[str, int] = field(default_factory=dict)
+    highest_us: dict[str, int] = field(default_factory=dict)
+    start_us: int | None = None
+    end_us: int | None = None
+    node_rows: int = 0
+    rejected: list[ResultFile] = field(default_factory=list)
+    quarantined: list[str] = field(default_factory=list)
+
+    def plus(self, other: Counted) -> Counted:
+        starts = [each for each in (self.start_us, other.start_us) if each is not None]
+        ends = [each for each in (self.end_us, other.end_us) if each is not None]
+        return Counted(
+            self.totals.plus(other.totals),
+            added(self.errors, other.errors),
+            {
+                key: max(each[key] for each in (self.highest_us, other.highest_us) if key in each)
+                for key in self.highest_us | other.highest_us
+            },
+            min(starts, default=None),
+            max(ends, default=None),
+            self.node_rows + other.node_rows,
+            self.rejected + other.rejected,
+            self.quarantined + other.quarantined,
+        )
+
+
+def added(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
+
+
+def to_json(counted: Counted) -> bytes:
+    return json.dumps(asdict(counted)).encode()
+
+
+def counted_from(data: bytes) -> Counted:
+    found = json.loads(data)
+    rejected = list(result_files(found["rejected"]))
+    return Counted(**{**found, "totals": Totals(**found["totals"]), "rejected": rejected})
+
+
+def map_units(setting: Setting, number: int, units: Iterable[Unit]) -> Iterator[Piece]:
+    """Level 1 over units of files."""
+    step = step_of(setting, number)
+    task = Task(step)
+    yield from task.run(unit_rows(step, units, task))
+
+
+def unit_rows(step: Step, units: Iterable[Unit], task: Task) -> Iterator[Rows]:
+    setting = step.setting
+    assert setting.source is not None
+    columns = needed_columns(setting.declared, step.registry)
+    for unit in units:
+        try:
+            yield from read(setting.source, unit, setting.declared, columns)
+        except BadFile:
+            if setting.on_bad_file == "stop":
+                raise
+            task.counted.quarantined.append(unit.path)
+            task.count(quarantined=1)
+
+
+def map_rows(setting: Setting, number: int, tables: Iterable[pa.Table]) -> Iterator[Piece]:
+    """Level 1 over rows that came as Arrow tables in declared types."""
+    nothing = pa.table({"raw": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
+    yield from Task(step_of(setting, number)).run(Rows(table, nothing) for table in tables)
+
+
+class Task:
+    """One task of level 1."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.stream = step.setting.declared
+        self.counted = Counted()
+        self.side = SideOutput(step)
+
+    def count(self, **counts: int) -> None:
+        self.counted.totals = self.counted.totals.plus(Totals(**counts))
+
+    def run(self, pieces: Iterable[Rows]) -> Iterator[Piece]:
+        if self.step.journal.plan is None:
+            for rows in pieces:
+                self.accepted(rows)
+        else:
+            yield from self.partials(reader_of(self.step), pieces)
+        self.counted.rejected = self.side.close()
+        yield Piece(0, "counts", to_json(self.counted))
+
+    def partials(self, reader: Reader, pieces: Iterable[Rows]) -> Iterator[Piece]:
+        run = Run()
+        chunks = (chunk for rows in pieces for chunk in reader.chunks(run, self.accepted(rows)))
+        functions, zone = self.step.setting.catalog.functions, self.stream.zone
+        for shipped in level_one(reader.plan, chunks, functions, zone, BUDGET_BYTES):
+            yield from self.sent(shipped)
+        self.counted.errors = run.errors
+
+    def sent(self, shipped: Shipped) -> Iterator[Piece]:
+        by_reducer: dict[int, list[Any]] = {}
+        for part in shipped.values():
+            self.counted.node_rows += part.rows
+            if part.rows:
+                for reducer, own in split(part, self.step.setting.reducers):
+                    by_reducer.setdefault(reducer, []).append(own)
+        for reducer, parts in by_reducer.items():
+            yield Piece(reducer, "partials", to_bytes(Shipment(pack(self.stream.name, parts), Counts())))
+
+    # Rows judged by the watermark that entered the step
+
+    def accepted(self, rows: Rows) -> pa.Table:
+        """The rows that are counted; the others are noted."""
+        self.count(rows=rows.table.num_rows + rows.rejected.num_rows, bad=rows.rejected.num_rows)
+        self.side.add_raw(rows.rejected)
+        table = self.without(rows.table, pc.is_null(rows.table[self.stream.event_time]), "no event time", "dropped")
+        if not table.num_rows:
+            return table
+        journal = self.step.journal
+        if journal.clock_us is not None:
+            limit = pa.scalar(journal.clock_us + self.stream.skew_us, pa.int64()).cast(arrow_type(TIMESTAMP))
+            table = self.without(table, pc.greater(table[self.stream.event_time], limit), "future", "future")
+            if not table.num_rows:
+                return table
+        times_us = np.asarray(one_array(table[self.stream.event_time]).cast(pa.int64()))
+        self.note_times(table, times_us)
+        self.note_late(table, times_us)
+        return table
+
+    def without(self, table: pa.Table, mask: pa.ChunkedArray, reason: str, count: str) -> pa.Table:
+        """The table without the rows of the mask, which are noted."""
+        found = pc.sum(mask).as_py() or 0
+        if not found:
+            return table
+        self.count(**{count: found})
+        self.side.add(table.filter(mask), reason)
+        return table.filter(pc.invert(mask))
+
+    def note_times(self, table: pa.Table, times_us: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        lowest, highest = int(times_us.min()), int(times_us.max())
+        counted = self.counted
+        counted.start_us = lowest if counted.start_us is None else min(counted.start_us, lowest)
+        counted.end_us = highest + 1 if counted.end_us is None else max(counted.end_us, highest + 1)
+        for key, time_us in highest_by_partition(table, times_us, self.stream):
+            counted.highest_us[key] = max(counted.highest_us.get(key, time_us), time_us)
+
+    def note_late(self, table: pa.Table, times_us: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        """Late rows are folded all the same: a window that is open, or a query to come, may want them."""
+        watermark_us = self.step.journal.watermark_us
+        if watermark_us is None or int(times_us.min()) >= watermark_us:
+            return
+        late = np.flatnonzero(times_us < watermark_us)
+        taken = np.zeros(len(late), dtype=np.bool_)
+        for window in {query.window for query in self.step.registry.values.values()}:
+            taken |= in_open_instance(window, times_us[late], watermark_us)
+        self.count(late=len(late), dropped=int((~taken).sum()))
+        if not taken.all():
+            self.side.add(table.take(pa.array(late[~taken])), "late")
+
+
+def highest_by_partition(
+    table: pa.Table, times_us: np.ndarray[Any, np.dtype[np.int64]], stream: Stream
+) -> Iterator[tuple[str, int]]:
+    """Of each partition of the source, by its value as text, the highest event time."""
+    if stream.partition is None:
+        yield "", int(times_us.max())
+        return
+    by_key = pa.table({"key": table[stream.partition], "time": pa.array(times_us)})
+    found = by_key.group_by("key").aggregate([("time", "max")])
+    for key, time_us in zip(found["key"].to_pylist(), found["time_max"].to_pylist(), strict=True):
+        yield json.dumps(str(key)) if key is not None else "null", time_us
+
+
+class SideOutput:
+    """Rows that were not counted, with the reason and the watermark, as one file of the task."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.tables: list[pa.Table] = []
+        self.rows = 0
+
+    def add(self, table: pa.Table, reason: str) -> None:
+        self.keep(table, pa.array([reason] * table.num_rows, pa.string()))
+
+    def add_raw(self, rejected: pa.Table) -> None:
+        if rejected.num_rows:
+            self.keep(rejected.select(["raw"]), rejected["reason"])
+
+    def keep(self, table: pa.Table, reasons: pa.Array) -> None:
+        room = max(0, MOST_REJECTED - self.rows)
+        watermark = pa.scalar(self.step.journal.watermark_us, pa.int64()).cast(arrow_type(TIMESTAMP))
+        marked = table.append_column("rejected_reason", reasons)
+        marked = marked.append_column("rejected_watermark", pa.repeat(watermark, table.num_rows))
+        marked = marked.append_column("rejected_step", pa.repeat(self.step.journal.step, table.num_rows))
+        self.tables.append(marked.slice(0, room))
+        self.rows += marked.num_rows
+
+    def close(self) -> list[ResultFile]:
+        if not self.tables:
+            return []
+        table = pa.concat_tables(self.tables, promote_options="default")
+        name = f"step-{self.step.journal.step:09}-{uuid4().hex[:8]}"
+        return [stage(self.step.setting.directory.root, "rejected", name, table, "parquet")]

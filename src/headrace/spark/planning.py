@@ -1,0 +1,64 @@
+"""The engine's plan: made from a sample of the first rows, kept in line with the registry, remade when sizes drift."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from headrace.model.query import Query
+from headrace.model.schema import Catalog, Stream
+from headrace.planner.changing import add_query, drop_query
+from headrace.planner.cost import Constants, Cost
+from headrace.planner.leaves import demand
+from headrace.planner.making import make_plan
+from headrace.planner.plan import Plan
+from headrace.planner.sampling import Data, draw
+
+MOST_CHANGES = 16
+"""If more queries come and go at once, the plan is made anew."""
+SAMPLE_ROWS = 1_000_000
+
+Sampler = Callable[[], pa.Table]
+
+
+class Planner:
+    """Keeps the rows that plans are made for."""
+
+    def __init__(self, catalog: Catalog, stream: Stream, plan: Plan | None) -> None:
+        self.catalog = catalog
+        self.stream = stream
+        self.plan = plan
+        self.rows: pa.Table | None = None
+
+    def plan_for(self, queries: Mapping[str, Query], tables: Mapping[str, pa.Table], sampled: Sampler) -> Plan | None:
+        """A plan that answers exactly these queries; None without queries, or without a row to plan for."""
+        if not queries:
+            self.plan = None
+            return None
+        wanted = {name: demand(query) for name, query in queries.items()}
+        if self.plan is not None and self.plan.demands == wanted:
+            return self.plan
+        cost = self.cost(queries, tables, sampled)
+        if cost is None:
+            return None
+        known = self.plan.demands if self.plan is not None else {}
+        gone = [name for name in known if wanted.get(name) != known[name]]
+        new = [name for name in wanted if name not in known or name in gone]
+        if self.plan is None or len(gone) + len(new) > MOST_CHANGES or len(gone) == len(known):
+            self.plan = make_plan(wanted, cost)
+            return self.plan
+        for name in gone:
+            self.plan = drop_query(self.plan, name, cost)
+        for name in new:
+            self.plan = add_query(self.plan, name, wanted[name], cost)
+        return self.plan
+
+    def cost(self, queries: Mapping[str, Query], tables: Mapping[str, pa.Table], sampled: Sampler) -> Cost | None:
+        if self.rows is None:
+            rows = sampled()
+            timed = rows.num_rows - rows[self.stream.event_time].null_count
+            if not timed:
+                return None
+            self.rows = rows
+        return Cost(draw(Data(self.catalog, self.stream, self.rows, tables), queries.values()), Constants())

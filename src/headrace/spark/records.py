@@ -1,0 +1,208 @@
+"""What is written down about a step: the journal before it, the commit record after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from headrace.model.windows import Interval
+from headrace.spark.inputs import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file by its name within the state or result directory, with the digest of its bytes."""
+
+    name: str
+    digest: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SliceFile:
+    """Partials of one reducer. `end_us` is the latest end of a slice: when no window needs it, the file goes."""
+
+    file: StoredFile
+    reducer: int
+    rows: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """Rows of a query's windows, or of none: rejected ones. Written as `staged`, shown as `name`.
+
+    Folders of results are known by their places.
+    """
+
+    query: str
+    staged: StoredFile
+    name: str
+    rows: int
+    folder: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Event times [start_us, end_us) in which rows were counted under a plan."""
+
+    plan: str
+    start_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The highest event time that a partition of the source sent, and what the clock said when it last sent any."""
+
+    highest_us: int
+    seen_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryState:
+    """How far a query is. Its windows end after `after_us`, the watermark when it joined; None: it was there first.
+
+    `missed` are the times of rows that were counted before it joined and that no slice kept for it.
+    """
+
+    generation: int
+    after_us: int | None = None
+    missed: tuple[Interval, ...] = ()
+    last_end_us: int | None = None
+    windows: int = 0
+    rows: int = 0
+    errors: int = 0
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Rows since the beginning. Bad rows could not be read."""
+
+    rows: int = 0
+    late: int = 0
+    future: int = 0
+    dropped: int = 0
+    bad: int = 0
+    quarantined: int = 0
+
+    def plus(self, other: Totals) -> Totals:
+        return Totals(*(mine + theirs for mine, theirs in zip(values(self), values(other), strict=True)))
+
+
+def values(totals: Totals) -> tuple[int, ...]:
+    return tuple(asdict(totals).values())
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """All that a step depends on, written before it runs: a replay reads it and decides nothing anew.
+
+    `watermark_us` is the one that the step enters with; windows that end by it, later than `closed_us`, are closed.
+    """
+
+    step: int
+    clock_us: int | None
+    watermark_us: int | None
+    closed_us: int | None
+    registry: int
+    plan: str | None
+    tables: Mapping[str, str]
+    units: tuple[Unit, ...] = ()
+    files: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
+    batch: int | None = None
+    offsets: tuple[str, ...] = ()
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The whole state after a step, but for the bytes in the files it names. `closed_us` is the watermark up to which
+    windows have been closed; `watermark_us` the one that the next step enters with.
+    """
+
+    step: int
+    epoch: int
+    previous: str
+    registry: int
+    plan: str | None
+    tables: Mapping[str, str]
+    clock_us: int | None = None
+    watermark_us: int | None = None
+    closed_us: int | None = None
+    batch: int | None = None
+    offsets: tuple[str, ...] = ()
+    ended: bool = False
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
+    queries: Mapping[str, QueryState] = field(default_factory=dict)
+    spans: tuple[Span, ...] = ()
+    forgotten_us: int | None = None
+    """Slices that end by then may be gone."""
+    slices: tuple[SliceFile, ...] = ()
+    results: tuple[ResultFile, ...] = ()
+    rejected: tuple[ResultFile, ...] = ()
+    totals: Totals = Totals()
+    inputs: int = 0
+    """The step up to which the list of files read is in a file of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What one reducer did in a step."""
+
+    reducer: int
+    slices: tuple[SliceFile, ...]
+    compacted: bool
+    results: tuple[ResultFile, ...]
+    queries: Mapping[str, QueryState]
+
+
+def journal_from(document: Mapping[str, Any]) -> Journal:
+    found = tupled(document, "files", "quarantined", "requests", "offsets")
+    return replace(Journal(**found), units=tuple(Unit(**each) for each in document["units"]))
+
+
+def commit_from(document: Mapping[str, Any]) -> Commit:
+    found = tupled(document, "offsets") | {
+        "partitions": {key: Partition(**each) for key, each in document["partitions"].items()},
+        "queries": query_states(document["queries"]),
+        "spans": tuple(Span(**each) for each in document["spans"]),
+        "slices": slice_files(document["slices"]),
+        "results": result_files(document["results"]),
+        "rejected": result_files(document["rejected"]),
+        "totals": Totals(**document["totals"]),
+    }
+    return Commit(**found)
+
+
+def manifest_from(document: Mapping[str, Any]) -> Manifest:
+    return Manifest(
+        document["reducer"],
+        slice_files(document["slices"]),
+        document["compacted"],
+        result_files(document["results"]),
+        query_states(document["queries"]),
+    )
+
+
+def tupled(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {**document, **{name: tuple(document[name]) for name in names}}
+
+
+def query_states(document: Mapping[str, Any]) -> dict[str, QueryState]:
+    return {
+        name: QueryState(**{**each, "missed": tuple(Interval(*span) for span in each["missed"])})
+        for name, each in document.items()
+    }
+
+
+def slice_files(documents: list[dict[str, Any]]) -> tuple[SliceFile, ...]:
+    return tuple(SliceFile(**{**each, "file": StoredFile(**each["file"])}) for each in documents)
+
+
+def result_files(documents: list[dict[str, Any]]) -> tuple[ResultFile, ...]:
+    return tuple(ResultFile(**{**each, "staged": StoredFile(**each["staged"])}) for each in documents)

@@ -1,0 +1,218 @@
+"""Level 2 in a reducer: close the windows that are due from committed slices, then combine and keep the new partials.
+
+A reducer owns its groups, so it needs no other reducer to answer for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.kernel.closing import Closed, Due, close
+from headrace.kernel.interchange import from_bytes
+from headrace.kernel.retaining import Retained
+from headrace.model.arrow import for_people
+from headrace.model.query import Query
+from headrace.model.windows import AnyWindow, Interval
+from headrace.planner.leaves import demand
+from headrace.planner.plan import route
+from headrace.spark.context import Setting, Step, step_of
+from headrace.spark.mapping import Counted, Piece, counted_from
+from headrace.spark.records import Manifest, QueryState, ResultFile, SliceFile
+from headrace.spark.slices import CACHE, Parts, by_place, compacted, merged, needed, write_slices
+from headrace.spark.staging import stage, stage_results
+from headrace.spark.time import BEGINNING_US, ENDED_US
+from headrace.windows import bounds_of, instances_ending
+
+MOST_FILES = 16
+"""So many slice files of a reducer are put together into one."""
+ORDER = "__order_"
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """What a reducer did, and what the tasks of level 1 counted, if they told this one."""
+
+    manifest: Manifest
+    counted: Counted
+
+
+def reduce_step(setting: Setting, number: int, reducer: int, pieces: Iterable[Piece]) -> Reduced:
+    step = step_of(setting, number)
+    new, counted = received(step, pieces)
+    mine = [file for file in step.before.slices if file.reducer == reducer] if step.before else []
+    kept = kept_parts(step, mine)
+    closing = Closing(step, reducer)
+    journal = step.journal
+    if journal.watermark_us is not None:
+        closing.close(kept, journal.closed_us, journal.watermark_us)
+    if journal.ended:
+        closing.close(merged([kept, new]), journal.watermark_us, ENDED_US)
+    files, is_compacted = store(step, reducer, mine, kept, new)
+    return Reduced(Manifest(reducer, tuple(files), is_compacted, tuple(closing.staged()), closing.states), counted)
+
+
+def received(step: Step, pieces: Iterable[Piece]) -> tuple[Parts, Counted]:
+    """The partials that the tasks sent, combined, and what they counted."""
+    counted = Counted()
+    found: Parts = {}
+    for piece in pieces:
+        if piece.kind == "counts":
+            counted = counted.plus(counted_from(piece.data))
+        else:
+            assert step.journal.plan is not None
+            for place, part in by_place(step.setting.stream, step.plan, from_bytes(piece.data)):
+                found.setdefault(step.journal.plan, {}).setdefault(place, []).append(part)
+    return compacted(found, None), counted
+
+
+def kept_parts(step: Step, files: Iterable[SliceFile]) -> Parts:
+    return merged(CACHE.read(step.setting.directory, step.setting.stream, file) for file in files)
+
+
+def store(step: Step, reducer: int, mine: list[SliceFile], kept: Parts, new: Parts) -> tuple[list[SliceFile], bool]:
+    """The files this step adds; if there are many, one in place of all."""
+    setting, number = step.setting, step.journal.step
+    needed_us = step.before.forgotten_us if step.before else None
+    is_compacted = len(mine) >= MOST_FILES
+    parts = compacted(merged([kept, new]), needed_us) if is_compacted else new
+    file = write_slices(setting.directory, setting.stream, reducer, number, parts)
+    return [file] if file else [], is_compacted
+
+
+# Windows
+
+
+class Closing:
+    """The windows that one reducer closes in a step. How far each query is that had any is in `states`."""
+
+    def __init__(self, step: Step, reducer: int) -> None:
+        self.step = step
+        self.reducer = reducer
+        self.states: dict[str, QueryState] = {}
+        self.found: dict[str, list[Closed]] = {}
+
+    def close(self, parts: Parts, closed_us: int | None, until_us: int) -> None:
+        """All windows that end later than the one time and no later than the other."""
+        asked = list(self.due(closed_us, until_us))
+        if not asked:
+            return
+        setting = self.step.setting
+        retained = retained_of(self.step, between(parts, asked))
+        for name, query, due in asked:
+            gathered = retained.gather(demand(query))
+            unknown = [*gathered.missed, *self.state(name).missed]
+            functions, zone = setting.catalog.functions, setting.declared.zone
+            closed = close(query, gathered.parts, unknown, functions, zone, setting.max_empty, due)
+            if closed.windows or closed.errors:
+                self.states[name] = moved(self.state(name), closed)
+            if closed.table.num_rows:
+                self.found.setdefault(name, []).append(closed)
+
+    def state(self, name: str) -> QueryState:
+        return self.states.get(name) or state_of(self.step, name)
+
+    def due(self, closed_us: int | None, until_us: int) -> Iterator[tuple[str, Query, Due]]:
+        """Queries with windows to close. One reducer has all that are without groups."""
+        for name, registered in self.step.registry.queries.items():
+            query, state = registered.query, self.state(name)
+            if self.reducer and not query.group_by:
+                continue
+            after_us = max(each for each in (closed_us, state.after_us, BEGINNING_US) if each is not None)
+            first, last = instances_ending(query.window, after_us, until_us)
+            if first <= last:
+                yield name, query, Due(after_us, until_us, state.last_end_us)
+
+    def staged(self) -> Iterator[ResultFile]:
+        """A file of results per query; or, if the best rows of all reducers are asked for, of this one's best."""
+        setting, file = self.step.setting, f"step-{self.step.journal.step:09}-{self.reducer}"
+        for name, closed in self.found.items():
+            query = self.step.registry.queries[name].query
+            if is_merged(query, setting):
+                table = pa.concat_tables([with_orders(each) for each in closed])
+                yield stage(setting.directory.root / "slices", name, file, table, "parquet")
+            else:
+                table = for_people(pa.concat_tables([each.table for each in closed]), query.result_columns())
+                yield from stage_results(setting.results, name, file, table)
+
+
+def with_orders(closed: Closed) -> pa.Table:
+    table = closed.table
+    for place, values in enumerate(closed.orders):
+        table = table.append_column(f"{ORDER}{place}", values)
+    return table
+
+
+def is_merged(query: Query, setting: Setting) -> bool:
+    """Whether the driver picks from what the reducers found."""
+    return query.limit is not None and bool(query.group_by) and setting.reducers > 1
+
+
+def between(parts: Parts, asked: Iterable[tuple[str, Query, Due]]) -> Parts:
+    """Without slices that end before all windows that are due."""
+    starts_us = [first_start(query.window, due) for _, query, due in asked]
+    earliest_us = min(starts_us)
+    return {
+        plan: {place: [needed(part, earliest_us) for part in same] for place, same in places.items()}
+        for plan, places in parts.items()
+    }
+
+
+def first_start(window: AnyWindow, due: Due) -> int:
+    """Where the first window that is due begins."""
+    if due.after_us == BEGINNING_US:
+        return BEGINNING_US
+    first, _ = instances_ending(window, due.after_us, due.until_us)
+    return int(bounds_of(window, np.array([first]))[0][0])
+
+
+def state_of(step: Step, name: str) -> QueryState:
+    """How far the query is; one that joins with this step begins at its watermark."""
+    registered = step.registry.queries[name]
+    known = step.before.queries.get(name) if step.before else None
+    if known is not None and known.generation == registered.generation:
+        return known
+    return QueryState(registered.generation, step.journal.watermark_us, tuple(missed(step, registered.query)))
+
+
+def missed(step: Step, query: Query) -> Iterator[Interval]:
+    """Times whose slices may be gone, or of rows counted under plans that do not tell the query's answer."""
+    if step.before is None:
+        return
+    if step.before.forgotten_us is not None:
+        yield Interval(BEGINNING_US, step.before.forgotten_us)
+    for span in step.before.spans:
+        if not span.plan or route(step.setting.directory.plan(span.plan), demand(query)) is None:
+            yield Interval(span.start_us, span.end_us)
+
+
+def retained_of(step: Step, parts: Parts) -> Retained:
+    """The partials by plan, with the spans of event times that were counted under each plan."""
+    setting = step.setting
+    retained = Retained(setting.catalog.functions, setting.declared.zone)
+    for span in step.before.spans if step.before else ():
+        if span.plan:
+            retained.add(setting.directory.plan(span.plan), {}, Interval(span.start_us, span.end_us))
+    spans = {span.plan for span in step.before.spans} if step.before else set()
+    for name, places in parts.items():
+        if name not in spans and name != step.journal.plan:
+            continue
+        plan = setting.directory.plan(name)
+        for place, same in places.items():
+            for part in same:
+                retained.add(plan, {place: part})
+    return retained
+
+
+def moved(state: QueryState, closed: Closed) -> QueryState:
+    return replace(
+        state,
+        last_end_us=closed.last_end_us if closed.last_end_us is not None else state.last_end_us,
+        windows=state.windows + closed.windows,
+        rows=state.rows + closed.table.num_rows,
+        errors=state.errors + closed.errors,
+        left_out=state.left_out + closed.left_out,
+    )

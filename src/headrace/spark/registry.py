@@ -1,0 +1,183 @@
+"""Which queries are registered, in versions; and requests to change them, from other processes.
+
+A request is a file in the inbox. The engine takes it with its next step and answers in the outbox when that step is
+committed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from headrace.kernel.states import check_supported
+from headrace.model.errors import HeadraceError, QueryError, UsageError, nearest
+from headrace.model.query import Query
+from headrace.model.schema import Catalog
+from headrace.planner.encoding import decode, encode
+from headrace.spark.directory import Directory
+from headrace.spark.disk import DamagedError, read_record, to_record, write_file
+from headrace.sql import parse_query
+
+MAX_NAME = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A query added again under an old name is of a new generation."""
+
+    sql: str
+    generation: int
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    version: int = 0
+    next_generation: int = 1
+    queries: Mapping[str, Registered] = field(default_factory=dict)
+
+    @property
+    def values(self) -> Mapping[str, Query]:
+        return {name: each.query for name, each in self.queries.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`action` is add, drop, replace or reload."""
+
+    id: str
+    action: str
+    name: str
+    sql: str = ""
+
+
+def with_query(registry: Registry, name: str, sql: str, query: Query) -> Registry:
+    registered = Registered(sql, registry.next_generation, query)
+    return Registry(registry.version, registry.next_generation + 1, {**registry.queries, name: registered})
+
+
+def with_queries(registry: Registry, queries: Mapping[str, tuple[str, Query]]) -> Registry:
+    """With these queries; those that are there as they are stay what they are."""
+    for name, (sql, query) in queries.items():
+        known = registry.queries.get(name)
+        if known is None or known.query != query:
+            registry = with_query(registry, name, sql, query)
+    return registry
+
+
+def without_query(registry: Registry, name: str) -> Registry:
+    if name not in registry.queries:
+        raise UsageError("no-query", f"there is no query '{name}'", hint=nearest(name, registry.queries))
+    left = {other: each for other, each in registry.queries.items() if other != name}
+    return replace(registry, queries=left)
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    queries: int = 10_000
+    state_bytes: int = 16 << 30
+    groups: int = 10_000_000
+    """Rows of one query's window."""
+
+
+def applied(registry: Registry, request: Request, catalog: Catalog, stream: str, quotas: Quotas) -> Registry:
+    """The registry after a request; what can't be done is an error."""
+    if request.action == "drop":
+        return without_query(registry, request.name)
+    if request.action == "replace":
+        registry = without_query(registry, request.name)
+    elif request.name in registry.queries:
+        hint = "headrace queries replace changes it; drop it first to begin anew"
+        raise UsageError("query-exists", f"there is a query '{request.name}' already", hint=hint)
+    check_name(request.name)
+    if len(registry.queries) >= quotas.queries:
+        raise UsageError("quota", f"there are {quotas.queries} queries, as many as are allowed")
+    return with_query(registry, request.name, request.sql, checked(request.sql, catalog, stream))
+
+
+def checked(sql: str, catalog: Catalog, stream: str) -> Query:
+    query = parse_query(sql, catalog)
+    if query.stream != stream:
+        raise QueryError("other-stream", f"the query is over {query.stream}, and this engine reads {stream}")
+    check_supported(query)
+    return query
+
+
+def check_name(name: str) -> None:
+    """Names become folder names."""
+    if not 0 < len(name) <= MAX_NAME or not name.replace("_", "a").replace("-", "a").isalnum() or not name.isascii():
+        hint = f"letters, digits, _ and -, at most {MAX_NAME}"
+        raise UsageError("query-name", f"'{name}' can't be the name of a query", hint=hint)
+
+
+# On disk
+
+
+def keep_registry(directory: Directory, registry: Registry) -> None:
+    queries = {name: {"sql": each.sql, "generation": each.generation} for name, each in registry.queries.items()}
+    document = {
+        "version": registry.version,
+        "next_generation": registry.next_generation,
+        "queries": queries,
+        "values": encode(registry.values),
+    }
+    write_file(registry_path(directory.root, registry.version), to_record(document))
+
+
+def registry_path(root: Path, version: int) -> Path:
+    return root / "registry" / f"{version:09}.json"
+
+
+@lru_cache(maxsize=16)
+def read_registry(root: Path, version: int) -> Registry:
+    if version == 0:
+        return Registry()
+    path = registry_path(root, version)
+    found = read_record(path)
+    if found["version"] != version:
+        raise DamagedError(path, f"is version {found['version']} of the registry")
+    values = decode(found["values"])
+    queries = {name: Registered(**each, query=values[name]) for name, each in found["queries"].items()}
+    return Registry(version, found["next_generation"], queries)
+
+
+# Requests
+
+
+def ask(directory: Directory, action: str, name: str, sql: str = "") -> str:
+    """Leave a request; its id is how the answer is found."""
+    made = Request(f"{time.time_ns():020}-{uuid4().hex[:8]}", action, name, sql)
+    write_file(directory.root / "inbox" / f"{made.id}.json", to_record(asdict(made)))
+    return made.id
+
+
+def requests(directory: Directory) -> list[Request]:
+    """Those that wait, oldest first."""
+    paths = sorted((directory.root / "inbox").glob("[0-9]*.json"))
+    return [Request(**read_record(path)) for path in paths]
+
+
+def answered(directory: Directory, ids: Iterable[str], answers: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write the answers, then take the requests away: after a crash in between they are answered again."""
+    for id in ids:
+        write_file(directory.root / "outbox" / f"{id}.json", to_record(dict(answers.get(id, {}))))
+        (directory.root / "inbox" / f"{id}.json").unlink(missing_ok=True)
+
+
+def answer_to(directory: Directory, id: str) -> dict[str, Any] | None:
+    path = directory.root / "outbox" / f"{id}.json"
+    if not path.exists():
+        return None
+    found: dict[str, Any] = read_record(path)
+    path.unlink(missing_ok=True)
+    return found
+
+
+def refusal(problem: HeadraceError) -> dict[str, Any]:
+    found = {"code": problem.code, "message": problem.message, "detail": problem.detail, "hint": problem.hint}
+    return {"refused": True, **found}

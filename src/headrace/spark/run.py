@@ -1,0 +1,175 @@
+"""A run: steps at every trigger until stopped, once, or to the end of bounded input."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.model.errors import UsageError, nearest
+from headrace.spark.batches import StreamingFrame
+from headrace.spark.pipeline import Pipeline
+from headrace.spark.progress import Progress
+from headrace.spark.registry import answer_to, ask
+from headrace.spark.stepping import Input
+
+ANSWER_S = 60.0
+POLL_S = 0.02
+
+
+def now_us() -> int:
+    """The clock of runs over files, read once per step and journalled with it."""
+    return time.time_ns() // 1_000
+
+
+class Run:
+    """What `engine.start()` gives: queries may come and go, progress and results be looked at."""
+
+    def __init__(self, pipelines: Iterable[Pipeline], clock: Callable[[], int] = now_us) -> None:
+        self.pipelines = list(pipelines)
+        self.clock = clock
+        self.stopping = threading.Event()
+        self.problem: BaseException | None = None
+        self.thread: threading.Thread | None = None
+        self.frames: list[StreamingFrame] = []
+        self.lock = threading.Lock()
+
+    # Ways to run
+
+    def start(self, trigger_us: int) -> None:
+        for pipeline in self.pipelines:
+            if pipeline.is_streaming:
+                self.frames.append(StreamingFrame(pipeline, trigger_us))
+        self.thread = threading.Thread(target=self.loop, args=(trigger_us / 1e6,), name="headrace", daemon=True)
+        self.thread.start()
+
+    def loop(self, trigger_s: float) -> None:
+        """Steps over files. What goes wrong stops the run, and is raised where it is waited for."""
+        try:
+            while not self.stopping.is_set():
+                begun = time.monotonic()
+                for pipeline in self.pipelines:
+                    if not pipeline.is_streaming:
+                        pipeline.tick(self.clock())
+                self.stopping.wait(max(0.0, begun + trigger_s - time.monotonic()))
+        except BaseException as problem:  # noqa: BLE001 - the outermost loop: it stops and keeps the cause
+            self.problem = problem
+            self.stopping.set()
+
+    def once(self) -> None:
+        """Everything that is there, up to the watermark."""
+        self.whole(ended=False)
+
+    def bounded(self) -> None:
+        """Everything that is there, and every window."""
+        self.whole(ended=True)
+
+    def whole(self, ended: bool) -> None:
+        """The state is left open for looking at; `stop` closes it."""
+        try:
+            for pipeline in self.pipelines:
+                if pipeline.is_streaming:
+                    raise UsageError("streaming", f"{pipeline.stream.name} never ends", hint="engine.start()")
+                clock_us = None if ended else self.clock()
+                if pipeline.frame is not None and pipeline.stepper.commit is None:
+                    pipeline.rows_step(pipeline.frame, clock_us, None, (), ended)
+                while not self.stopping.is_set() and pipeline.step(Input(clock_us, ended=ended)) is not None:
+                    pass
+        except BaseException:
+            self.close()
+            raise
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until the run stops; False if it still runs after the time."""
+        if self.thread is not None:
+            self.thread.join(timeout_s)
+        if self.problem is not None:
+            raise self.problem
+        return self.thread is None or not self.thread.is_alive()
+
+    def stop(self) -> None:
+        """Finish the step that runs, then stop."""
+        self.stopping.set()
+        try:
+            for frame in self.frames:
+                frame.stop()
+            self.join()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        for pipeline in self.pipelines:
+            pipeline.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # Queries come and go
+
+    def add(self, name: str, sql: str, stream: str | None = None) -> dict[str, Any]:
+        """Register a query; it counts from the next step on. Tells the version of the registry and the step."""
+        return self.asked("add", name, sql, stream)
+
+    def replace(self, name: str, sql: str, stream: str | None = None) -> dict[str, Any]:
+        return self.asked("replace", name, sql, stream)
+
+    def drop(self, name: str) -> dict[str, Any]:
+        holding = [each for each in self.pipelines if name in each.stepper.registry.queries]
+        return self.asked("drop", name, "", holding[0].stream.name if holding else None)
+
+    def asked(self, action: str, name: str, sql: str, stream: str | None) -> dict[str, Any]:
+        """Leave the request where every process leaves it, and wait for the answer."""
+        directory = self.pipeline(stream).stepper.directory
+        request = ask(directory, action, name, sql)
+        until = time.monotonic() + ANSWER_S
+        while time.monotonic() < until:
+            found = answer_to(directory, request)
+            if found is not None:
+                if "refused" in found:
+                    raise UsageError(
+                        found["code"], found["message"], detail=found.get("detail"), hint=found.get("hint")
+                    )
+                return found
+            self.join(POLL_S)
+        raise UsageError("no-answer", f"no step came within {ANSWER_S:.0f} s to {action} '{name}'")
+
+    def pipeline(self, stream: str | None) -> Pipeline:
+        if stream is None:
+            if len(self.pipelines) == 1:
+                return self.pipelines[0]
+            raise UsageError("stream", "there are several streams: say which one, stream='...'")
+        found = [each for each in self.pipelines if each.stream.name.lower() == stream.lower()]
+        if not found:
+            names = [each.stream.name for each in self.pipelines]
+            raise UsageError("stream", f"there is no stream '{stream}'", hint=nearest(stream, names))
+        return found[0]
+
+    # Looking
+
+    def progress(self) -> list[Progress]:
+        """Of each stream, after its last step."""
+        return [each.progress for each in self.pipelines if each.progress is not None]
+
+    def results(self, query: str) -> pa.Table:
+        """The rows of a query so far, from its Parquet files."""
+        for pipeline in self.pipelines:
+            folders = [folder for folder in pipeline.stepper.setting.results if folder.format == "parquet"]
+            for folder in folders[:1]:
+                files = sorted((Path(folder.path) / query).glob("step-*.parquet"))
+                if files:
+                    return pa.concat_tables([pq.read_table(file) for file in files])
+            registered = pipeline.stepper.registry.queries.get(query)
+            if registered is not None:
+                from headrace.model.arrow import for_people, from_rows
+
+                columns = registered.query.result_columns()
+                return for_people(from_rows([], columns), columns)
+        raise UsageError("no-query", f"there is no query '{query}'")

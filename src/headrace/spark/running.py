@@ -1,0 +1,99 @@
+"""The tasks of a step as one Spark job with one shuffle. The Spark plan is the same whatever the queries are:
+
+tasks --mapInArrow--> level 1 --(reducer, bytes)--> repartitionById --mapInArrow--> level 2 --> manifests
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.model.arrow import conform
+from headrace.spark.context import Setting, step_of
+from headrace.spark.inputs import Unit
+from headrace.spark.mapping import Piece, counted_from, map_rows, map_units, to_json
+from headrace.spark.records import manifest_from
+from headrace.spark.reducing import Reduced, reduce_step
+from headrace.spark.stepping import shared_out
+
+PIECES = "reducer int, kind string, data binary"
+MANIFESTS = "manifest string, counted binary"
+PIECE_SCHEMA = pa.schema([("reducer", pa.int32()), ("kind", pa.string()), ("data", pa.binary())])
+
+Batches = Iterator[pa.RecordBatch]
+
+
+class OnSpark:
+    """A runner that gives the tasks to Spark."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    @property
+    def tasks(self) -> int:
+        return int(self.spark.sparkContext.defaultParallelism)
+
+    def run(
+        self, setting: Setting, step: int, tasks: Sequence[Sequence[Unit]], rows: DataFrame | None
+    ) -> list[Reduced]:
+        session = self.spark if rows is None else rows.sparkSession
+        if rows is None:
+            count = max(1, len(tasks))
+            frame = session.range(0, count, 1, count)
+            pieces = frame.mapInArrow(unit_task(setting, step, self.tasks), PIECES)
+        else:
+            pieces = rows.mapInArrow(row_task(setting, step), PIECES)
+        shuffled = pieces.repartitionById(setting.reducers, "reducer")
+        found = shuffled.mapInArrow(reducer_task(setting, step), MANIFESTS).collect()
+        return [Reduced(manifest_from(json.loads(row.manifest)), counted_from(bytes(row.counted))) for row in found]
+
+
+def unit_task(setting: Setting, step: int, tasks: int) -> Callable[[Batches], Batches]:
+    """Level 1 over the units that the journal gives to the task of each number."""
+
+    def run(batches: Batches) -> Batches:
+        shares = shared_out(step_of(setting, step).journal.units, tasks)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                if number < len(shares):
+                    yield from map(to_batch, map_units(setting, step, shares[number]))
+
+    return run
+
+
+def row_task(setting: Setting, step: int) -> Callable[[Batches], Batches]:
+    """Level 1 over the rows of a DataFrame."""
+
+    def run(batches: Batches) -> Batches:
+        stream = setting.declared
+        tables = (conform(pa.Table.from_batches([batch]), stream.columns, stream.zone) for batch in batches)
+        yield from map(to_batch, map_rows(setting, step, tables))
+
+    return run
+
+
+def reducer_task(setting: Setting, step: int) -> Callable[[Batches], Batches]:
+    def run(batches: Batches) -> Batches:
+        context = TaskContext.get()
+        assert context is not None
+        reduced = reduce_step(setting, step, context.partitionId(), received(batches))
+        manifest = json.dumps(asdict(reduced.manifest))
+        yield pa.RecordBatch.from_pydict({"manifest": [manifest], "counted": [to_json(reduced.counted)]})
+
+    return run
+
+
+def received(batches: Batches) -> Iterator[Piece]:
+    for batch in batches:
+        columns: list[Any] = [column.to_pylist() for column in batch.columns]
+        yield from map(Piece, *columns)
+
+
+def to_batch(piece: Piece) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([piece._asdict()], schema=PIECE_SCHEMA)

@@ -1,0 +1,123 @@
+"""Slice files: partials of one reducer, by the plans they were computed under, as interchange tables.
+
+A file is written once, never changed, and read back only against the digest in a commit record.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+
+from headrace.kernel.interchange import Counts, Shipment, from_bytes, pack, to_bytes, unpack
+from headrace.kernel.owning import taken
+from headrace.kernel.partials import NodePartials, combine
+from headrace.planner.plan import Plan
+from headrace.spark.directory import Directory
+from headrace.spark.disk import digest, read_file, write_file
+from headrace.spark.records import SliceFile, StoredFile
+
+Parts = dict[str, dict[int, list[NodePartials]]]
+"""Partials by plan and by the place of their node in it."""
+
+LENGTH = struct.Struct("<Q")
+KEPT_BYTES = 256 << 20
+"""How much of what was read a process keeps, since the next step reads most of it again."""
+
+
+def write_slices(directory: Directory, stream: str, reducer: int, step: int, parts: Parts) -> SliceFile | None:
+    """The partials as one file of a name that no other attempt has; None if there are none."""
+    sections = []
+    rows, ends_us = 0, []
+    for name, by_place in parts.items():
+        found = [part for same in by_place.values() for part in same if part.rows]
+        if found:
+            rows += sum(part.rows for part in found)
+            ends_us += [int(part.ends_us.max()) for part in found]
+            sections.append((name, to_bytes(Shipment(pack(stream, found), Counts()))))
+    if not sections:
+        return None
+    data = packed(sections)
+    name = f"slices/{step:09}-{reducer}-{uuid4().hex[:12]}.slices"
+    write_file(directory.root / name, data)
+    return SliceFile(StoredFile(name, digest(data), len(data)), reducer, rows, max(ends_us))
+
+
+def packed(sections: Sequence[tuple[str, bytes]]) -> bytes:
+    head = json.dumps([[name, len(data)] for name, data in sections]).encode()
+    return b"".join([LENGTH.pack(len(head)), head, *(data for _, data in sections)])
+
+
+def unpacked(data: bytes) -> Iterable[tuple[str, bytes]]:
+    (length,) = LENGTH.unpack_from(data)
+    begin = LENGTH.size + length
+    for name, size in json.loads(data[LENGTH.size : begin]):
+        yield name, data[begin : begin + size]
+        begin += size
+
+
+class Cache:
+    """What was read of files, the least recently used forgotten first. Files never change."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.held: dict[Path, tuple[int, Parts]] = {}
+
+    def read(self, directory: Directory, stream: str, file: SliceFile) -> Parts:
+        path = directory.root / file.file.name
+        size, parts = self.held.pop(path, (0, None))
+        if parts is None:
+            size, parts = file.file.bytes, read_slices(directory, stream, file)
+        self.held[path] = size, parts
+        while sum(held for held, _ in self.held.values()) > self.most_bytes and len(self.held) > 1:
+            del self.held[next(iter(self.held))]
+        return parts
+
+
+CACHE = Cache(KEPT_BYTES)
+
+
+def read_slices(directory: Directory, stream: str, file: SliceFile) -> Parts:
+    data = read_file(directory.root / file.file.name, file.file.digest)
+    found: Parts = {}
+    for name, section in unpacked(data):
+        places = by_place(stream, directory.plan(name), from_bytes(section))
+        for place, part in places:
+            found.setdefault(name, {}).setdefault(place, []).append(part)
+    return found
+
+
+def by_place(stream: str, plan: Plan, shipment: Shipment) -> list[tuple[int, NodePartials]]:
+    """The partials of a shipment with the places of their nodes in the plan."""
+    places = {plan.nodes[place].node: place for place in plan.shipped}
+    return [(places[part.node], part) for part in unpack(stream, shipment.tables, places)]
+
+
+def merged(files: Iterable[Parts]) -> Parts:
+    found: Parts = {}
+    for parts in files:
+        for name, places in parts.items():
+            for place, same in places.items():
+                found.setdefault(name, {}).setdefault(place, []).extend(same)
+    return found
+
+
+def compacted(parts: Parts, needed_us: int | None) -> Parts:
+    """One part per plan and node, without slices that nobody needs."""
+    found: Parts = {}
+    for name, places in parts.items():
+        for place, same in places.items():
+            kept = [part for part in (needed(each, needed_us) for each in same) if part.rows]
+            if kept:
+                found.setdefault(name, {})[place] = [combine(kept)]
+    return found
+
+
+def needed(part: NodePartials, needed_us: int | None) -> NodePartials:
+    if needed_us is None or part.starts_us.size == 0 or int(part.ends_us.min()) > needed_us:
+        return part
+    return taken(part, np.flatnonzero(part.ends_us > needed_us))

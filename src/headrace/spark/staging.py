@@ -1,0 +1,75 @@
+"""Files for people: staged under a name that readers skip, shown under their own once the step is committed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.spark.context import ResultFolder
+from headrace.spark.disk import DamagedError, digest, make_folder, read_file, sync_folder, translated, write_file
+from headrace.spark.records import ResultFile, StoredFile
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="snappy")
+    return bytes(sink.getvalue())
+
+
+def json_bytes(table: pa.Table) -> bytes:
+    """One JSON object per line; times in ISO 8601, decimals as text."""
+    lines = [json.dumps(row, ensure_ascii=False, default=json_value) for row in table.to_pylist()]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def json_value(value: object) -> str:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+FORMATS: Mapping[str, Callable[[pa.Table], bytes]] = {"parquet": parquet_bytes, "json": json_bytes}
+
+
+def stage(root: Path, folder: str, name: str, table: pa.Table, file_format: str) -> ResultFile:
+    """Write a file that is not there yet for readers: its name begins with a dot and has no known ending."""
+    data = FORMATS[file_format](table)
+    staged = f"{folder}/.{name}-{uuid4().hex[:12]}.staged"
+    make_folder(root / folder)
+    write_file(root / staged, data)
+    return ResultFile(
+        folder, StoredFile(staged, digest(data), len(data)), f"{folder}/{name}.{file_format}", table.num_rows
+    )
+
+
+def stage_results(folders: Sequence[ResultFolder], query: str, name: str, table: pa.Table) -> Iterator[ResultFile]:
+    """The same rows as a file in each folder of results."""
+    for place, folder in enumerate(folders):
+        yield replace(stage(Path(folder.path), query, name, table, folder.format), folder=place)
+
+
+def show_results(folders: Sequence[ResultFolder], files: Sequence[ResultFile]) -> None:
+    for place, folder in enumerate(folders):
+        show(Path(folder.path), [file for file in files if file.folder == place])
+
+
+def show(root: Path, files: Iterable[ResultFile]) -> None:
+    """Give committed files their names; what has its name already is checked."""
+    folders = set()
+    for file in files:
+        staged, shown = root / file.staged.name, root / file.name
+        if staged.exists():
+            read_file(staged, file.staged.digest)
+            with translated(shown):
+                staged.replace(shown)
+            folders.add(shown.parent)
+        elif not shown.exists():
+            raise DamagedError(shown, "is missing")
+        else:
+            read_file(shown, file.staged.digest)
+    for folder in folders:
+        sync_folder(folder)

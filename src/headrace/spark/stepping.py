@@ -1,0 +1,424 @@
+"""Steps, on the driver: begin (decide, and write it in the journal), run, commit (write what came of it).
+
+What is decided depends on the state, the requests, the files and the clock that are handed in, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.kernel.closing import best_of
+from headrace.model.arrow import conform, for_people, one_array
+from headrace.model.errors import HeadraceError, UsageError
+from headrace.model.query import Query
+from headrace.spark.context import ResultFolder, Setting, Step
+from headrace.spark.directory import Directory, Owner
+from headrace.spark.disk import read_file
+from headrace.spark.inputs import BadFile, InputFile, Unit, cut, list_files, read
+from headrace.spark.mapping import Counted
+from headrace.spark.planning import SAMPLE_ROWS, Planner
+from headrace.spark.records import Commit, Journal, Manifest, QueryState, ResultFile, Span
+from headrace.spark.reducing import ORDER, Reduced, is_merged, state_of
+from headrace.spark.registry import (
+    Quotas,
+    Registry,
+    Request,
+    answered,
+    applied,
+    keep_registry,
+    read_registry,
+    refusal,
+    requests,
+    with_queries,
+)
+from headrace.spark.seen import Seen
+from headrace.spark.staging import show, show_results, stage_results
+from headrace.spark.time import ENDED_US, later, moved_partitions, moved_watermark, needed_from, with_span
+from headrace.windows import instances_ending
+
+STEP_BYTES = 1 << 30
+"""How much input one step takes; the rest waits for the next."""
+
+CrashPoint = Callable[[str], None]
+
+
+class Runner(Protocol):
+    """What runs the tasks of a step: Spark, or this process."""
+
+    def run(self, setting: Setting, step: int, tasks: Sequence[Sequence[Unit]], rows: Any) -> list[Reduced]:
+        """Level 1 over the units of each task, or over `rows`, then level 2 in each reducer."""
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks may run at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What a step may take: nothing but time, the files of the source, or a batch that Spark handed in."""
+
+    clock_us: int | None = None
+    batch: int | None = None
+    offsets: tuple[str, ...] = ()
+    rows: Any = None
+    sample: Callable[[], pa.Table] | None = None
+    ended: bool = False
+
+
+class Stepper:
+    """Runs steps, one after the other, on a state directory that it owns."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        runner: Runner,
+        *,
+        quotas: Quotas | None = None,
+        retain_us: int | None = None,
+        step_bytes: int = STEP_BYTES,
+        take_over: bool = False,
+        crash: CrashPoint = lambda _: None,
+    ) -> None:
+        self.setting = setting
+        self.runner = runner
+        self.quotas = quotas or Quotas()
+        self.retain_us = retain_us
+        self.step_bytes = step_bytes
+        self.crash = crash
+        self.directory: Directory = setting.directory
+        self.owner = Owner(self.directory, take_over=take_over)
+        self.commit = self.directory.last_commit()
+        self.seen = Seen(self.directory, self.commit)
+        plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
+        self.planner = Planner(setting.catalog, setting.declared, plan)
+        self.tables: dict[str, str] = dict(self.commit.tables) if self.commit else {}
+        self.first: dict[str, tuple[str, Query]] = {}
+        self.finish(self.commit)
+
+    # The registry before the next step
+
+    @property
+    def registry(self) -> Registry:
+        return read_registry(self.directory.root, self.commit.registry if self.commit else 0)
+
+    @property
+    def watermark_us(self) -> int | None:
+        return self.commit.watermark_us if self.commit else None
+
+    def register(self, queries: Mapping[str, tuple[str, Query]]) -> None:
+        """What is to be there from the next step on: new queries are added, others of the same name replaced."""
+        self.first = dict(queries)
+
+    @property
+    def pending(self) -> Journal | None:
+        """A step that was begun and not committed: it must be run again before any other."""
+        return self.directory.journal(self.number)
+
+    @property
+    def number(self) -> int:
+        return (self.commit.step if self.commit else 0) + 1
+
+    # One step
+
+    def step(self, given: Input) -> Commit | None:
+        """Run one step, if there is anything to do; None if there is not."""
+        journal = self.pending or self.begin(given)
+        if journal is None:
+            return None
+        self.crash("begin")
+        reduced = self.run(journal, given.rows)
+        self.crash("results")
+        commit = self.committed(journal, reduced)
+        self.crash("commit")
+        self.owner.write_commit(commit)
+        self.crash("committed")
+        self.commit = commit
+        self.seen.paths |= set(journal.files)
+        self.finish(commit)
+        return commit
+
+    def begin(self, given: Input) -> Journal | None:
+        """Decide what the step does and write it down; None if there is nothing to do."""
+        registry, taken, tables = self.changed_registry()
+        files, units, quarantined, is_all = self.new_units() if self.setting.source else ([], [], [], True)
+        has_rows = bool(units) or given.rows is not None
+        before = self.commit
+        clock_us = later(before.clock_us if before else None, given.clock_us)
+        watermark_us, closed_us = (before.watermark_us, before.closed_us) if before else (None, None)
+        journal = Journal(
+            step=self.number,
+            clock_us=clock_us,
+            watermark_us=watermark_us,
+            closed_us=closed_us,
+            registry=registry.version,
+            plan=self.plan_name(registry, tables, units, given) if has_rows else (before.plan if before else None),
+            tables=tables,
+            units=tuple(units),
+            files=tuple(file.path for file in files),
+            quarantined=tuple(quarantined),
+            requests=tuple(request.id for request in taken),
+            batch=given.batch,
+            offsets=given.offsets,
+            ended=given.ended and is_all,
+        )
+        ends = journal.ended and not (before is not None and before.ended)
+        changes = registry.version != (before.registry if before else 0)
+        if not (has_rows or files or taken or changes or ends or self.is_due(journal, registry)):
+            return None
+        self.crash("journal")
+        if not self.directory.write_journal(journal):
+            raise UsageError("state-lost", f"another engine began step {journal.step}")
+        self.first = {}
+        return journal
+
+    def is_due(self, journal: Journal, registry: Registry) -> bool:
+        """Whether some window must be closed, or the watermark moves without rows."""
+        before = self.commit
+        if before is None or before.ended:
+            return False
+        moved_us = moved_watermark(before.watermark_us, before.partitions, journal.clock_us, self.setting.declared)
+        if moved_us != before.watermark_us:
+            return True
+        if before.watermark_us is None or before.watermark_us == before.closed_us:
+            return False
+        after_us = before.closed_us if before.closed_us is not None else -ENDED_US
+        spans = [
+            instances_ending(each.query.window, after_us, before.watermark_us) for each in registry.queries.values()
+        ]
+        return any(first <= last for first, last in spans)
+
+    def run(self, journal: Journal, rows: Any) -> list[Reduced]:
+        tasks = shared_out(journal.units, self.runner.tasks)
+        if not tasks and rows is None and not self.closes(journal):
+            return []
+        return self.runner.run(self.setting, journal.step, tasks, rows)
+
+    def closes(self, journal: Journal) -> bool:
+        return journal.ended or (journal.watermark_us is not None and journal.watermark_us != journal.closed_us)
+
+    # Requests
+
+    def changed_registry(self) -> tuple[Registry, list[Request], dict[str, str]]:
+        """The registry with the requests in the inbox, those that were taken, and the tables as they are now."""
+        registry, taken = self.registry, []
+        changed = with_queries(registry, self.first)
+        for request in requests(self.directory):
+            try:
+                if request.action != "reload":
+                    changed = applied(changed, request, self.setting.catalog, self.setting.stream, self.quotas)
+                taken.append(request)
+            except HeadraceError as problem:
+                answered(self.directory, [request.id], {request.id: refusal(problem)})
+        if changed is not registry:
+            changed = replace(changed, version=registry.version + 1)
+            self.crash("registry")
+            keep_registry(self.directory, changed)
+            read_registry.cache_clear()
+        return changed, taken, dict(self.tables)
+
+    # Input
+
+    def new_units(self) -> tuple[list[InputFile], list[Unit], list[str], bool]:
+        """Files that no step has read, oldest first, as many as a step takes; their units; those that are bad; and
+        whether these are all.
+        """
+        source = self.setting.source
+        assert source is not None
+        files: list[InputFile] = []
+        units: list[Unit] = []
+        bad: list[str] = []
+        size = 0
+        for file in self.seen.new(list_files(source)):
+            if files and size + file.size > self.step_bytes:
+                return files, units, bad, False
+            size += file.size
+            try:
+                units += cut(source, file, self.setting.declared)
+            except BadFile:
+                if self.setting.on_bad_file == "stop":
+                    raise
+                bad.append(file.path)
+            files.append(file)
+        return files, units, bad, True
+
+    def plan_name(
+        self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], given: Input
+    ) -> str | None:
+        known = {name: self.directory.table(version) for name, version in tables.items()}
+        plan = self.planner.plan_for(registry.values, known, given.sample or (lambda: self.sample_of(units)))
+        return self.directory.keep_plan(plan) if plan is not None else None
+
+    def sample_of(self, units: Sequence[Unit]) -> pa.Table:
+        """Rows from the middle of the input."""
+        stream, source = self.setting.declared, self.setting.source
+        assert source is not None
+        columns = [column.name for column in stream.columns]
+        found: list[pa.Table] = []
+        middle = len(units) // 2
+        for unit in (*units[middle:], *units[:middle]):
+            for rows in read(source, unit, stream, columns):
+                found.append(rows.table)
+                if sum(table.num_rows for table in found) >= SAMPLE_ROWS // 4:
+                    return pa.concat_tables(found)
+        return pa.concat_tables(found) if found else conform(pa.table({}), stream.columns)
+
+    # Commit
+
+    def committed(self, journal: Journal, reduced: Sequence[Reduced]) -> Commit:
+        """The state after the step."""
+        before = self.commit
+        counted = Counted()
+        for each in reduced:
+            counted = counted.plus(each.counted)
+        known = before.partitions if before else {}
+        had_clock = before is not None and before.clock_us is not None
+        partitions = moved_partitions(known, counted.highest_us, journal.clock_us, not had_clock)
+        watermark_us = moved_watermark(journal.watermark_us, partitions, journal.clock_us, self.setting.declared)
+        if journal.ended:
+            watermark_us = ENDED_US
+        registry = read_registry(self.directory.root, journal.registry)
+        windows = [each.query.window for each in registry.queries.values()]
+        forgotten_us = later(
+            before.forgotten_us if before else None,
+            needed_from(windows, closed_after(journal), self.retain_us),
+        )
+        span = None
+        if counted.start_us is not None and counted.end_us is not None:
+            span = Span(journal.plan or "", counted.start_us, counted.end_us)
+        manifests = [each.manifest for each in reduced]
+        slices = live_slices(before, manifests, forgotten_us)
+        totals = counted.totals.plus(replace(counted.totals.__class__(), quarantined=len(journal.quarantined)))
+        return Commit(
+            step=journal.step,
+            epoch=self.owner.epoch,
+            previous=self.directory.commit_digest(journal.step - 1) if journal.step > 1 else "",
+            registry=journal.registry,
+            plan=journal.plan,
+            tables=journal.tables,
+            clock_us=journal.clock_us,
+            watermark_us=watermark_us,
+            closed_us=closed_after(journal),
+            batch=journal.batch if journal.batch is not None else (before.batch if before else None),
+            offsets=journal.offsets or (before.offsets if before else ()),
+            ended=journal.ended or (before.ended if before else False),
+            partitions=partitions,
+            queries=self.query_states(journal, registry, manifests, counted.errors),
+            spans=with_span(before.spans if before else (), span, forgotten_us),
+            forgotten_us=forgotten_us,
+            slices=slices,
+            results=self.merged_results(journal, registry, manifests),
+            rejected=tuple(counted.rejected),
+            totals=(before.totals.plus(totals) if before else totals),
+            inputs=self.list_inputs(journal),
+        )
+
+    def query_states(
+        self, journal: Journal, registry: Registry, manifests: Iterable[Manifest], errors: Mapping[str, int]
+    ) -> dict[str, QueryState]:
+        step = Step(self.setting, journal, self.commit, registry)
+        found = {}
+        for name in registry.queries:
+            state = state_of(step, name)
+            told = [each.queries[name] for each in manifests if name in each.queries]
+            found[name] = replace(
+                state,
+                last_end_us=later(
+                    state.last_end_us,
+                    max((each.last_end_us for each in told if each.last_end_us is not None), default=None),
+                ),
+                windows=max([state.windows, *(each.windows for each in told)]),
+                rows=state.rows + sum(each.rows - state.rows for each in told),
+                errors=state.errors + sum(each.errors - state.errors for each in told) + errors.get(name, 0),
+                left_out=state.left_out + sum(each.left_out - state.left_out for each in told),
+            )
+        return found
+
+    def merged_results(
+        self, journal: Journal, registry: Registry, manifests: Sequence[Manifest]
+    ) -> tuple[ResultFile, ...]:
+        """The files of the reducers; of queries with LIMIT one file of the best rows of all."""
+        found: list[ResultFile] = []
+        candidates: dict[str, list[ResultFile]] = {}
+        for file in (file for manifest in manifests for file in manifest.results):
+            is_candidate = is_merged(registry.queries[file.query].query, self.setting)
+            (candidates.setdefault(file.query, []) if is_candidate else found).append(file)
+        for name, files in candidates.items():
+            query = registry.queries[name].query
+            table = for_people(self.best_rows(query, files), query.result_columns())
+            step = f"step-{journal.step:09}"
+            found += stage_results(self.setting.results, name, step, table)
+        return tuple(found)
+
+    def best_rows(self, query: Query, files: Iterable[ResultFile]) -> pa.Table:
+        root = self.directory.root / "slices"
+        tables = [
+            pq.read_table(pa.BufferReader(read_file(root / each.staged.name, each.staged.digest))) for each in files
+        ]
+        names = [output.name for output in query.outputs]
+        orders = [[one_array(table[f"{ORDER}{place}"]) for place in range(len(query.order_by))] for table in tables]
+        return best_of(query, [table.select(names) for table in tables], orders)
+
+    def list_inputs(self, journal: Journal) -> int:
+        """The step of the newest list of all files that were read; now and then a new one is written."""
+        self.seen.paths |= set(journal.files)
+        if self.setting.source is None or not self.seen.is_due(journal.step):
+            return self.seen.listed
+        return self.seen.write(journal.step, [file.path for file in list_files(self.setting.source)])
+
+    # After the commit, and after a crash behind it
+
+    def finish(self, commit: Commit | None) -> None:
+        """What a commit promises: files under their names, answers to requests, and no files that nobody names."""
+        if commit is None:
+            return
+        show_results(self.setting.results, commit.results)
+        show(self.directory.root, commit.rejected)
+        self.crash("shown")
+        journal = self.directory.journal(commit.step)
+        if journal is not None and journal.requests:
+            told = {"version": commit.registry, "step": commit.step}
+            answered(self.directory, journal.requests, dict.fromkeys(journal.requests, told))
+        collect_garbage(self.directory, self.setting.results, commit)
+
+    def close(self) -> None:
+        self.owner.close()
+
+
+def closed_after(journal: Journal) -> int | None:
+    """The watermark up to which the step closed windows."""
+    return ENDED_US if journal.ended else journal.watermark_us
+
+
+def shared_out(units: Sequence[Unit], tasks: int) -> list[list[Unit]]:
+    """Units in their order, for each task about the same number of bytes."""
+    if not units:
+        return []
+    total = sum(unit.size for unit in units)
+    found: list[list[Unit]] = [[] for _ in range(min(tasks, len(units)))]
+    begun = 0
+    for unit in units:
+        found[min(len(found) - 1, (begun + unit.size // 2) * len(found) // max(1, total))].append(unit)
+        begun += unit.size
+    return [task for task in found if task]
+
+
+def live_slices(before: Commit | None, manifests: Sequence[Manifest], forgotten_us: int | None) -> tuple:  # type: ignore[type-arg]
+    compacted = {each.reducer for each in manifests if each.compacted}
+    kept = [file for file in (before.slices if before else ()) if file.reducer not in compacted]
+    kept += [file for manifest in manifests for file in manifest.slices]
+    return tuple(file for file in kept if forgotten_us is None or file.end_us > forgotten_us)
+
+
+def collect_garbage(directory: Directory, results: Sequence[ResultFolder], commit: Commit) -> None:
+    """Delete what no record names. Only files of steps up to this one: nobody can commit those any more."""
+    live = {file.file.name for file in commit.slices}
+    for entry in os.scandir(directory.root / "slices"):
+        is_old = entry.is_file() and entry.name[:9].isdigit() and int(entry.name[:9]) <= commit.step
+        if is_old and f"slices/{entry.name}" not in live:
+            os.unlink(entry.path)

@@ -1,0 +1,51 @@
+"""Steps in this process against the reference fed the same batches: late rows, joining, leaving, restarts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from headrace.model.query import Query
+from tests.oracle.test_kernel import check
+from tests.oracle.values import canonical_row
+from tests.spark.stories import Story, Windows, run_engine, run_reference, stories
+
+SETTINGS = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+
+
+def in_order(query: Query, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows of a window come from several reducers: without LIMIT in no order among them."""
+    if query.limit is not None:
+        return rows
+    places = [place for place, output in enumerate(query.outputs) if output.expression in query.group_by]
+    return sorted(rows, key=lambda row: repr([canonical_row((row[place],)) for place in places]))
+
+
+def compare(query: Query, ours: Windows, theirs: Windows) -> None:
+    for window, rows in ours.items():
+        check(query, in_order(query, rows), in_order(query, theirs.get(window, [])))
+
+
+@SETTINGS
+@given(stories(), st.integers(1, 3), st.integers(1, 3), st.frozensets(st.integers(0, 4)), st.booleans())
+def test_the_engine_says_what_the_reference_says(
+    story: Story, reducers: int, partitions: int, restarts: frozenset[int], bounded_last: bool
+) -> None:
+    told = run_engine(story, reducers=reducers, partitions=partitions, restarts=restarts, bounded_last=bounded_last)
+    least, steps = run_reference(story)
+    whole, _ = run_reference(story, from_the_start=True)
+    for name, stay in story.stays.items():
+        ours = told.windows[name]
+        compare(stay.query, ours, whole[name])
+        assert least[name].keys() <= ours.keys()
+        event("more than the reference" if len(ours) > len(least[name]) else "as the reference")
+    totals = told.commits[-1].totals
+    assert totals.rows == sum(step.counts.rows for step in steps)
+    assert totals.late == sum(step.counts.late for step in steps)
+    assert totals.future == sum(step.counts.future for step in steps)
+    assert totals.dropped == sum(step.counts.dropped for step in steps)
+    for commit, step in zip(told.commits, steps, strict=False):
+        if not commit.ended:
+            assert commit.watermark_us == step.watermark_us
