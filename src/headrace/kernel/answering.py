@@ -155,7 +155,8 @@ def close_all(
     tasks = []
     for query in queries.values():
         gathered = run.retained.gather(demand(query))
-        tasks.append(partial(close, query, gathered.parts, gathered.missed, functions, zone, max_empty))
+        known = query, gathered.parts, gathered.missed, functions, zone, max_empty, None, gathered.foreign
+        tasks.append(partial(close, *known))
     rows = sum(part.leaf.rows for task in tasks for part in task.args[1])
     closed = zip(queries, in_order(tasks, threads if rows > MANY_ROWS * len(queries) else 1), strict=True)
     return {name: replace(found, errors=found.errors + run.errors.get(name, 0)) for name, found in closed}

@@ -28,7 +28,7 @@ from headrace.model.schema import UserFunction
 from headrace.model.types import TIMESTAMP
 from headrace.model.windows import AnyWindow, Interval
 from headrace.planner.leaves import Terms, terms_of
-from headrace.windows import bounds_of, instances_ending, instances_of, last_ending
+from headrace.windows import Boundaries, bounds_of, instances_ending, instances_of, last_ending
 
 Mask = npt.NDArray[np.bool_]
 
@@ -71,6 +71,16 @@ class Part:
     partials: frozenset[Partial]
 
 
+class Foreign(NamedTuple):
+    """Slices with the boundaries of others, over a span in which rows were counted: a window must not cut through one.
+
+    Whether a slice has rows does not matter: another reducer may have some.
+    """
+
+    boundaries: tuple[Boundaries, ...]
+    span: Interval
+
+
 @dataclass(frozen=True, eq=False)
 class LeafRows:
     """Rows group by group, what queries over the same leaves share: the slice and the group of each, and its row there.
@@ -105,18 +115,20 @@ def close(
     zone: tzinfo = UTC,
     max_empty: int = MAX_EMPTY,
     due: Due | None = None,
+    foreign: Sequence[Foreign] = (),
 ) -> Closed:
     """The complete windows of the query that are due, else all, over the rows of its leaf, or leaves if partials came
     different ways.
 
-    A window is complete if no slice crosses its bounds, and it shares no instant with a span that was missed.
+    A window is complete if no slice crosses its bounds, and it shares no instant with a span that was missed. None may
+    cross them where slices are foreign.
     """
     if not parts:
         columns = query.result_columns()
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
         return Closed(schema.empty_table(), windows=0, errors=0, left_out=0)
     terms = terms_of(query)
-    windows = combined(query, terms, parts, missed, max_empty, due)
+    windows = combined(query, terms, parts, Unknown(missed, foreign), max_empty, due)
     known, errors = lowered(query, terms, windows)
     places = windows.places
     if query.having is not None:
@@ -160,7 +172,7 @@ def combined(
     query: Query,
     terms: Terms,
     parts: Sequence[Part],
-    missed: Sequence[Interval],
+    unknown: Unknown,
     max_empty: int,
     due: Due | None,
 ) -> Windows:
@@ -173,12 +185,12 @@ def combined(
         first, last = np.maximum(first, begin), np.minimum(last, end)
     held_by = np.maximum(last - first + 1, 0)
     instances = np.unique(repeated_from(first, held_by))
-    complete = is_complete(query.window, instances, leaf, missed)
+    complete = is_complete(query.window, instances, leaf, unknown)
     rows = np.repeat(leaf.order, held_by[leaf.slices])
     if not query.group_by:
         before = None if due is None or due.last_end_us is None else last_ending(query.window, due.last_end_us)
         whole, left_out = filled(instances if complete.all() else instances[complete], max_empty, before)
-        shown = whole[is_complete(query.window, whole, leaf, missed)]
+        shown = whole[is_complete(query.window, whole, leaf, unknown)]
         slots = repeated_from(np.searchsorted(instances, first), held_by)
         if len(shown) != len(instances):
             slots = places_among(shown, instances)[slots]
@@ -193,7 +205,14 @@ def combined(
     return windows if complete.all() else only(windows, complete)
 
 
-def is_complete(window: AnyWindow, instances: Integers, leaf: LeafRows, missed: Sequence[Interval]) -> Mask:
+class Unknown(NamedTuple):
+    """What a query was not told of."""
+
+    missed: Sequence[Interval] = ()
+    foreign: Sequence[Foreign] = ()
+
+
+def is_complete(window: AnyWindow, instances: Integers, leaf: LeafRows, unknown: Unknown) -> Mask:
     """Whether no slice crosses the bounds of an instance, and no span that was missed meets it."""
     starts_us, ends_us = bounds_of(window, instances)
     by_start = np.argsort(leaf.starts_us)
@@ -205,9 +224,19 @@ def is_complete(window: AnyWindow, instances: Integers, leaf: LeafRows, missed: 
         return crossed
 
     found: Mask = ~(is_crossed(starts_us) | is_crossed(ends_us))
-    for span in missed:
+    for span in unknown.missed:
         found &= (ends_us <= span.start_us) | (span.end_us <= starts_us)
+    for each in unknown.foreign:
+        found &= ~(is_cut(each, starts_us) | is_cut(each, ends_us))
     return found
+
+
+def is_cut(foreign: Foreign, times_us: Integers) -> Mask:
+    """Whether a time lies inside the span, but at no boundary."""
+    inside: Mask = (foreign.span.start_us < times_us) & (times_us < foreign.span.end_us)
+    for part in foreign.boundaries:
+        inside &= ~np.isin(times_us % part.period_us, part.residues_us)
+    return inside
 
 
 def places_among(shown: Integers, instances: Integers) -> Integers:

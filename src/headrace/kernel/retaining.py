@@ -12,7 +12,7 @@ from datetime import UTC, tzinfo
 
 import numpy as np
 
-from headrace.kernel.closing import Part
+from headrace.kernel.closing import Foreign, Part
 from headrace.kernel.computing import compute
 from headrace.kernel.partials import NodePartials, combine
 from headrace.kernel.sources import NodeRows
@@ -36,10 +36,13 @@ class OfPlan:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """What a query gets, and the spans of event times in which rows were counted that it has no part of."""
+    """What a query gets, and the spans of event times in which rows were counted that it has no part of, or only in
+    slices that end elsewhere than its own.
+    """
 
     parts: Sequence[Part]
     missed: Sequence[Interval]
+    foreign: Sequence[Foreign]
 
 
 class Retained:
@@ -63,17 +66,20 @@ class Retained:
     def gather(self, demand: Demand) -> Gathered:
         parts: list[Part] = []
         missed: list[Interval] = []
+        foreign: list[Foreign] = []
         for kept in self.plans.values():
             routes = route(kept.plan, demand)
             if routes is None:
                 missed += kept.counted
                 continue
+            fits = demand in kept.plan.routes
             for each in routes:
+                if not fits and kept.counted:
+                    foreign.append(Foreign(each.leaf.boundaries, hull(kept.counted)))
                 if each.place in kept.parts:
                     rows = self.leaf_rows(kept, each.place, each.leaf)
-                    fits = demand in kept.plan.routes
-                    parts.append(Part(rows if fits else narrowed(rows, kept.counted), each.partials))
-        return Gathered(parts, missed)
+                    parts.append(Part(rows if fits else narrowed(rows, hull(kept.counted)), each.partials))
+        return Gathered(parts, missed, foreign)
 
     def leaf_rows(self, kept: OfPlan, place: int, leaf: Node) -> NodePartials:
         """A leaf from its shipped node, computed once for all queries that ask for it.
@@ -96,8 +102,12 @@ class Retained:
         return sum(part.rows for kept in self.plans.values() for parts in kept.parts.values() for part in parts)
 
 
-def narrowed(part: NodePartials, counted: Sequence[Interval]) -> NodePartials:
+def hull(spans: Sequence[Interval]) -> Interval:
+    return Interval(min(span.start_us for span in spans), max(span.end_us for span in spans))
+
+
+def narrowed(part: NodePartials, counted: Interval) -> NodePartials:
     """Slices that do not fit a query end where no row was counted any more: so they cross fewer of its windows."""
-    starts_us = np.maximum(part.starts_us, min(span.start_us for span in counted))
-    ends_us = np.minimum(part.ends_us, max(span.end_us for span in counted))
+    starts_us = np.maximum(part.starts_us, counted.start_us)
+    ends_us = np.minimum(part.ends_us, counted.end_us)
     return replace(part, starts_us=starts_us, ends_us=ends_us)

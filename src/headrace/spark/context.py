@@ -71,6 +71,16 @@ class Step:
     registry: Registry
 
     @property
+    def closing(self) -> Registry:
+        """The queries whose windows the watermark has passed: those of the step before, also if they left since."""
+        return read_registry(self.setting.directory.root, self.before.registry if self.before else 0)
+
+    def former(self, name: str, generation: int) -> str:
+        """What marks the file of a query whose name another has taken over."""
+        known = self.registry.queries.get(name)
+        return f"-former-{generation}" if known is not None and known.generation != generation else ""
+
+    @property
     def plan(self) -> Plan:
         assert self.journal.plan is not None
         return self.setting.directory.plan(self.journal.plan)

@@ -33,7 +33,6 @@ from headrace.spark.disk import (
 from headrace.spark.records import Commit, Journal, commit_from, journal_from
 
 FORMAT_VERSION = 1
-KEPT_RECORDS = 100
 FOLDERS = (
     "epochs",
     "journal",
@@ -98,12 +97,19 @@ class Directory:
         for step in later:
             if step > newest + 1:
                 raise DamagedError(self.commit_path(step - 1), "is missing, but a later step began")
+        noted = self.root / "commits" / "last"
+        if noted.exists() and read_record(noted) > newest:
+            raise DamagedError(self.commit_path(read_record(noted)), "is missing")
         if not steps:
             return None
         found = self.commit(newest)
-        if newest > 1 and newest - 1 in steps and found.previous != self.commit_digest(newest - 1):
+        if newest > 1 and found.previous != self.commit_digest(newest - 1):
             raise DamagedError(self.commit_path(newest - 1), "is not the one that the next step followed")
         return found
+
+    def note_commit(self, step: int) -> None:
+        """That there was one: should it get lost, that is noticed."""
+        write_file(self.root / "commits" / "last", to_record(step))
 
     def commit_digest(self, step: int) -> str:
         return digest(read_file(self.commit_path(step)))

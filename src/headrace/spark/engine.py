@@ -190,6 +190,7 @@ class Engine:
         reducers = self.options.reducers or int(self.spark.sparkContext.defaultParallelism)
         directory = prepare(root, format_stream(stream), reducers)
         folders = self.result_folders(root)
+        known = {table.name: table for table in self.catalog.tables if table.name.lower() in self.feeds}
         setting = Setting(
             uuid4().hex,
             str(root),
@@ -208,9 +209,9 @@ class Engine:
             retain_us=None if self.options.retain is None else parse_duration(self.options.retain),
             step_bytes=self.options.step_bytes,
             take_over=self.options.take_over,
+            reload=lambda name: directory.keep_table(self.rows_of(known[name])),
         )
-        known = [table for table in self.catalog.tables if table.name.lower() in self.feeds]
-        stepper.tables = {table.name: directory.keep_table(self.rows_of(table)) for table in known}
+        stepper.tables = {name: directory.keep_table(self.rows_of(table)) for name, table in known.items()}
         stepper.register({name: each for name, each in self.queries.items() if each[1].stream == stream.name})
         return Pipeline(stepper, feed.frame, self.sinks)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
@@ -25,10 +25,11 @@ Sampler = Callable[[], pa.Table]
 class Planner:
     """Keeps the rows that plans are made for."""
 
-    def __init__(self, catalog: Catalog, stream: Stream, plan: Plan | None) -> None:
+    def __init__(self, catalog: Catalog, stream: Stream, plan: Plan | None, planned: Mapping[str, Query]) -> None:
         self.catalog = catalog
         self.stream = stream
         self.plan = plan
+        self.planned = planned
         self.rows: pa.Table | None = None
 
     def plan_for(self, queries: Mapping[str, Query], tables: Mapping[str, pa.Table], sampled: Sampler) -> Plan | None:
@@ -39,9 +40,10 @@ class Planner:
         wanted = {name: demand(query) for name, query in queries.items()}
         if self.plan is not None and self.plan.demands == wanted:
             return self.plan
-        cost = self.cost(queries, tables, sampled)
+        cost = self.cost([*self.planned.values(), *queries.values()], tables, sampled)
         if cost is None:
             return None
+        self.planned = queries
         known = self.plan.demands if self.plan is not None else {}
         gone = [name for name in known if wanted.get(name) != known[name]]
         new = [name for name in wanted if name not in known or name in gone]
@@ -54,11 +56,11 @@ class Planner:
             self.plan = add_query(self.plan, name, wanted[name], cost)
         return self.plan
 
-    def cost(self, queries: Mapping[str, Query], tables: Mapping[str, pa.Table], sampled: Sampler) -> Cost | None:
+    def cost(self, queries: Iterable[Query], tables: Mapping[str, pa.Table], sampled: Sampler) -> Cost | None:
         if self.rows is None:
             rows = sampled()
             timed = rows.num_rows - rows[self.stream.event_time].null_count
             if not timed:
                 return None
             self.rows = rows
-        return Cost(draw(Data(self.catalog, self.stream, self.rows, tables), queries.values()), Constants())
+        return Cost(draw(Data(self.catalog, self.stream, self.rows, tables), queries), Constants())

@@ -41,6 +41,7 @@ class ResultFile:
     name: str
     rows: int
     folder: int = 0
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from headrace.planner.plan import route
 from headrace.spark.context import Setting, Step, step_of
 from headrace.spark.mapping import Counted, Piece, counted_from
 from headrace.spark.records import Manifest, QueryState, ResultFile, SliceFile
+from headrace.spark.registry import Registered, Registry
 from headrace.spark.slices import CACHE, Parts, by_place, compacted, merged, needed, write_slices
 from headrace.spark.staging import stage, stage_results
 from headrace.spark.time import BEGINNING_US, ENDED_US
@@ -48,9 +49,9 @@ def reduce_step(setting: Setting, number: int, reducer: int, pieces: Iterable[Pi
     closing = Closing(step, reducer)
     journal = step.journal
     if journal.watermark_us is not None:
-        closing.close(kept, journal.closed_us, journal.watermark_us)
+        closing.close(step.closing, kept, journal.closed_us, journal.watermark_us)
     if journal.ended:
-        closing.close(merged([kept, new]), journal.watermark_us, ENDED_US)
+        closing.close(step.registry, merged([kept, new]), journal.watermark_us, ENDED_US)
     files, is_compacted = store(step, reducer, mine, kept, new)
     return Reduced(Manifest(reducer, tuple(files), is_compacted, tuple(closing.staged()), closing.states), counted)
 
@@ -70,7 +71,8 @@ def received(step: Step, pieces: Iterable[Piece]) -> tuple[Parts, Counted]:
 
 
 def kept_parts(step: Step, files: Iterable[SliceFile]) -> Parts:
-    return merged(CACHE.read(step.setting.directory, step.setting.stream, file) for file in files)
+    live = {span.plan for span in step.before.spans} if step.before else set()
+    return merged(CACHE.read(step.setting.directory, step.setting.stream, file, live) for file in files)
 
 
 def store(step: Step, reducer: int, mine: list[SliceFile], kept: Parts, new: Parts) -> tuple[list[SliceFile], bool]:
@@ -93,32 +95,41 @@ class Closing:
         self.step = step
         self.reducer = reducer
         self.states: dict[str, QueryState] = {}
-        self.found: dict[str, list[Closed]] = {}
+        self.found: dict[tuple[str, int], list[Closed]] = {}
+        self.queries: dict[tuple[str, int], Query] = {}
 
-    def close(self, parts: Parts, closed_us: int | None, until_us: int) -> None:
-        """All windows that end later than the one time and no later than the other."""
-        asked = list(self.due(closed_us, until_us))
+    def close(self, registry: Registry, parts: Parts, closed_us: int | None, until_us: int) -> None:
+        """All windows of these queries that end later than the one time and no later than the other."""
+        asked = list(self.due(registry, closed_us, until_us))
         if not asked:
             return
         setting = self.step.setting
         retained = retained_of(self.step, between(parts, asked))
         for name, query, due in asked:
             gathered = retained.gather(demand(query))
-            unknown = [*gathered.missed, *self.state(name).missed]
+            registered = registry.queries[name]
+            state = self.state(name, registered)
+            unknown = [*gathered.missed, *state.missed]
             functions, zone = setting.catalog.functions, setting.declared.zone
-            closed = close(query, gathered.parts, unknown, functions, zone, setting.max_empty, due)
+            closed = close(query, gathered.parts, unknown, functions, zone, setting.max_empty, due, gathered.foreign)
             if closed.windows or closed.errors:
-                self.states[name] = moved(self.state(name), closed)
+                self.states[name] = moved(state, closed)
             if closed.table.num_rows:
-                self.found.setdefault(name, []).append(closed)
+                self.queries[name, registered.generation] = query
+                self.found.setdefault((name, registered.generation), []).append(closed)
 
-    def state(self, name: str) -> QueryState:
-        return self.states.get(name) or state_of(self.step, name)
+    def state(self, name: str, registered: Registered) -> QueryState:
+        known = self.states.get(name)
+        return (
+            known
+            if known is not None and known.generation == registered.generation
+            else state_of(self.step, name, registered)
+        )
 
-    def due(self, closed_us: int | None, until_us: int) -> Iterator[tuple[str, Query, Due]]:
+    def due(self, registry: Registry, closed_us: int | None, until_us: int) -> Iterator[tuple[str, Query, Due]]:
         """Queries with windows to close. One reducer has all that are without groups."""
-        for name, registered in self.step.registry.queries.items():
-            query, state = registered.query, self.state(name)
+        for name, registered in registry.queries.items():
+            query, state = registered.query, self.state(name, registered)
             if self.reducer and not query.group_by:
                 continue
             after_us = max(each for each in (closed_us, state.after_us, BEGINNING_US) if each is not None)
@@ -128,15 +139,18 @@ class Closing:
 
     def staged(self) -> Iterator[ResultFile]:
         """A file of results per query; or, if the best rows of all reducers are asked for, of this one's best."""
-        setting, file = self.step.setting, f"step-{self.step.journal.step:09}-{self.reducer}"
-        for name, closed in self.found.items():
-            query = self.step.registry.queries[name].query
+        setting = self.step.setting
+        for (name, generation), closed in self.found.items():
+            query = self.queries[name, generation]
+            file = f"step-{self.step.journal.step:09}-{self.reducer}" + self.step.former(name, generation)
             if is_merged(query, setting):
                 table = pa.concat_tables([with_orders(each) for each in closed])
-                yield stage(setting.directory.root / "slices", name, file, table, "parquet")
+                made = stage(setting.directory.root / "slices", name, file, table, "parquet")
+                yield replace(made, generation=generation)
             else:
                 table = for_people(pa.concat_tables([each.table for each in closed]), query.result_columns())
-                yield from stage_results(setting.results, name, file, table)
+                for made in stage_results(setting.results, name, file, table):
+                    yield replace(made, generation=generation)
 
 
 def with_orders(closed: Closed) -> pa.Table:
@@ -169,9 +183,8 @@ def first_start(window: AnyWindow, due: Due) -> int:
     return int(bounds_of(window, np.array([first]))[0][0])
 
 
-def state_of(step: Step, name: str) -> QueryState:
+def state_of(step: Step, name: str, registered: Registered) -> QueryState:
     """How far the query is; one that joins with this step begins at its watermark."""
-    registered = step.registry.queries[name]
     known = step.before.queries.get(name) if step.before else None
     if known is not None and known.generation == registered.generation:
         return known
@@ -196,10 +209,7 @@ def retained_of(step: Step, parts: Parts) -> Retained:
     for span in step.before.spans if step.before else ():
         if span.plan:
             retained.add(setting.directory.plan(span.plan), {}, Interval(span.start_us, span.end_us))
-    spans = {span.plan for span in step.before.spans} if step.before else set()
     for name, places in parts.items():
-        if name not in spans and name != step.journal.plan:
-            continue
         plan = setting.directory.plan(name)
         for place, same in places.items():
             for part in same:

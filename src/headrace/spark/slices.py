@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -67,11 +67,11 @@ class Cache:
         self.most_bytes = most_bytes
         self.held: dict[Path, tuple[int, Parts]] = {}
 
-    def read(self, directory: Directory, stream: str, file: SliceFile) -> Parts:
+    def read(self, directory: Directory, stream: str, file: SliceFile, live: Collection[str]) -> Parts:
         path = directory.root / file.file.name
         size, parts = self.held.pop(path, (0, None))
         if parts is None:
-            size, parts = file.file.bytes, read_slices(directory, stream, file)
+            size, parts = file.file.bytes, read_slices(directory, stream, file, live)
         self.held[path] = size, parts
         while sum(held for held, _ in self.held.values()) > self.most_bytes and len(self.held) > 1:
             del self.held[next(iter(self.held))]
@@ -81,10 +81,13 @@ class Cache:
 CACHE = Cache(KEPT_BYTES)
 
 
-def read_slices(directory: Directory, stream: str, file: SliceFile) -> Parts:
+def read_slices(directory: Directory, stream: str, file: SliceFile, live: Collection[str]) -> Parts:
+    """The partials of plans under which something was counted that is not forgotten."""
     data = read_file(directory.root / file.file.name, file.file.digest)
     found: Parts = {}
     for name, section in unpacked(data):
+        if name not in live:
+            continue
         places = by_place(stream, directory.plan(name), from_bytes(section))
         for place, part in places:
             found.setdefault(name, {}).setdefault(place, []).append(part)

@@ -5,7 +5,6 @@ What is decided depends on the state, the requests, the files and the clock that
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -15,11 +14,12 @@ import pyarrow.parquet as pq
 
 from headrace.kernel.closing import best_of
 from headrace.model.arrow import conform, for_people, one_array
-from headrace.model.errors import HeadraceError, UsageError
+from headrace.model.errors import HeadraceError, UsageError, nearest
 from headrace.model.query import Query
-from headrace.spark.context import ResultFolder, Setting, Step
+from headrace.spark.context import Setting, Step
 from headrace.spark.directory import Directory, Owner
 from headrace.spark.disk import read_file
+from headrace.spark.garbage import collect_garbage, sweep
 from headrace.spark.inputs import BadFile, InputFile, Unit, cut, list_files, read
 from headrace.spark.mapping import Counted
 from headrace.spark.planning import SAMPLE_ROWS, Planner
@@ -44,8 +44,6 @@ from headrace.windows import instances_ending
 
 STEP_BYTES = 1 << 30
 """How much input one step takes; the rest waits for the next."""
-
-CrashPoint = Callable[[str], None]
 
 
 class Runner(Protocol):
@@ -83,23 +81,24 @@ class Stepper:
         retain_us: int | None = None,
         step_bytes: int = STEP_BYTES,
         take_over: bool = False,
-        crash: CrashPoint = lambda _: None,
+        reload: Callable[[str], str] | None = None,
     ) -> None:
         self.setting = setting
         self.runner = runner
         self.quotas = quotas or Quotas()
         self.retain_us = retain_us
         self.step_bytes = step_bytes
-        self.crash = crash
         self.directory: Directory = setting.directory
         self.owner = Owner(self.directory, take_over=take_over)
         self.commit = self.directory.last_commit()
         self.seen = Seen(self.directory, self.commit)
         plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
-        self.planner = Planner(setting.catalog, setting.declared, plan)
+        self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.values)
         self.tables: dict[str, str] = dict(self.commit.tables) if self.commit else {}
         self.first: dict[str, tuple[str, Query]] = {}
+        self.reload = reload
         self.finish(self.commit)
+        sweep(self.directory, self.setting.results, self.commit.step if self.commit else 0)
 
     # The registry before the next step
 
@@ -131,13 +130,9 @@ class Stepper:
         journal = self.pending or self.begin(given)
         if journal is None:
             return None
-        self.crash("begin")
         reduced = self.run(journal, given.rows)
-        self.crash("results")
         commit = self.committed(journal, reduced)
-        self.crash("commit")
         self.owner.write_commit(commit)
-        self.crash("committed")
         self.commit = commit
         self.seen.paths |= set(journal.files)
         self.finish(commit)
@@ -169,15 +164,14 @@ class Stepper:
         )
         ends = journal.ended and not (before is not None and before.ended)
         changes = registry.version != (before.registry if before else 0)
-        if not (has_rows or files or taken or changes or ends or self.is_due(journal, registry)):
+        if not (has_rows or files or taken or changes or ends or self.is_due(journal)):
             return None
-        self.crash("journal")
         if not self.directory.write_journal(journal):
             raise UsageError("state-lost", f"another engine began step {journal.step}")
         self.first = {}
         return journal
 
-    def is_due(self, journal: Journal, registry: Registry) -> bool:
+    def is_due(self, journal: Journal) -> bool:
         """Whether some window must be closed, or the watermark moves without rows."""
         before = self.commit
         if before is None or before.ended:
@@ -188,9 +182,8 @@ class Stepper:
         if before.watermark_us is None or before.watermark_us == before.closed_us:
             return False
         after_us = before.closed_us if before.closed_us is not None else -ENDED_US
-        spans = [
-            instances_ending(each.query.window, after_us, before.watermark_us) for each in registry.queries.values()
-        ]
+        windows = {each.query.window for each in self.registry.queries.values()}
+        spans = [instances_ending(window, after_us, before.watermark_us) for window in windows]
         return any(first <= last for first, last in spans)
 
     def run(self, journal: Journal, rows: Any) -> list[Reduced]:
@@ -210,17 +203,29 @@ class Stepper:
         changed = with_queries(registry, self.first)
         for request in requests(self.directory):
             try:
-                if request.action != "reload":
+                if request.action == "reload":
+                    self.tables[request.name] = self.reloaded(request.name)
+                else:
+                    self.check_room()
                     changed = applied(changed, request, self.setting.catalog, self.setting.stream, self.quotas)
                 taken.append(request)
             except HeadraceError as problem:
                 answered(self.directory, [request.id], {request.id: refusal(problem)})
         if changed is not registry:
             changed = replace(changed, version=registry.version + 1)
-            self.crash("registry")
             keep_registry(self.directory, changed)
             read_registry.cache_clear()
         return changed, taken, dict(self.tables)
+
+    def reloaded(self, table: str) -> str:
+        if table not in self.tables or self.reload is None:
+            raise UsageError("no-table", f"there is no table '{table}'", hint=nearest(table, self.tables))
+        return self.reload(table)
+
+    def check_room(self) -> None:
+        size = sum(file.file.bytes for file in self.commit.slices) if self.commit else 0
+        if size > self.quotas.state_bytes:
+            raise UsageError("quota", f"the state has {size:,} bytes, {self.quotas.state_bytes:,} are allowed")
 
     # Input
 
@@ -323,9 +328,10 @@ class Stepper:
     ) -> dict[str, QueryState]:
         step = Step(self.setting, journal, self.commit, registry)
         found = {}
-        for name in registry.queries:
-            state = state_of(step, name)
+        for name, registered in registry.queries.items():
+            state = state_of(step, name, registered)
             told = [each.queries[name] for each in manifests if name in each.queries]
+            told = [each for each in told if each.generation == registered.generation]
             found[name] = replace(
                 state,
                 last_end_us=later(
@@ -344,15 +350,21 @@ class Stepper:
     ) -> tuple[ResultFile, ...]:
         """The files of the reducers; of queries with LIMIT one file of the best rows of all."""
         found: list[ResultFile] = []
-        candidates: dict[str, list[ResultFile]] = {}
+        candidates: dict[tuple[str, int], list[ResultFile]] = {}
+        step = Step(self.setting, journal, self.commit, registry)
+        queries = {
+            (name, each.generation): each.query
+            for known in (step.closing, registry)
+            for name, each in known.queries.items()
+        }
         for file in (file for manifest in manifests for file in manifest.results):
-            is_candidate = is_merged(registry.queries[file.query].query, self.setting)
-            (candidates.setdefault(file.query, []) if is_candidate else found).append(file)
-        for name, files in candidates.items():
-            query = registry.queries[name].query
+            key = file.query, file.generation
+            (candidates.setdefault(key, []) if is_merged(queries[key], self.setting) else found).append(file)
+        for (name, generation), files in candidates.items():
+            query = queries[name, generation]
             table = for_people(self.best_rows(query, files), query.result_columns())
-            step = f"step-{journal.step:09}"
-            found += stage_results(self.setting.results, name, step, table)
+            file_name = f"step-{journal.step:09}" + step.former(name, generation)
+            found += stage_results(self.setting.results, name, file_name, table)
         return tuple(found)
 
     def best_rows(self, query: Query, files: Iterable[ResultFile]) -> pa.Table:
@@ -377,14 +389,14 @@ class Stepper:
         """What a commit promises: files under their names, answers to requests, and no files that nobody names."""
         if commit is None:
             return
+        self.directory.note_commit(commit.step)
         show_results(self.setting.results, commit.results)
         show(self.directory.root, commit.rejected)
-        self.crash("shown")
         journal = self.directory.journal(commit.step)
         if journal is not None and journal.requests:
             told = {"version": commit.registry, "step": commit.step}
             answered(self.directory, journal.requests, dict.fromkeys(journal.requests, told))
-        collect_garbage(self.directory, self.setting.results, commit)
+        collect_garbage(self.directory, commit, self.tables)
 
     def close(self) -> None:
         self.owner.close()
@@ -413,12 +425,3 @@ def live_slices(before: Commit | None, manifests: Sequence[Manifest], forgotten_
     kept = [file for file in (before.slices if before else ()) if file.reducer not in compacted]
     kept += [file for manifest in manifests for file in manifest.slices]
     return tuple(file for file in kept if forgotten_us is None or file.end_us > forgotten_us)
-
-
-def collect_garbage(directory: Directory, results: Sequence[ResultFolder], commit: Commit) -> None:
-    """Delete what no record names. Only files of steps up to this one: nobody can commit those any more."""
-    live = {file.file.name for file in commit.slices}
-    for entry in os.scandir(directory.root / "slices"):
-        is_old = entry.is_file() and entry.name[:9].isdigit() and int(entry.name[:9]) <= commit.step
-        if is_old and f"slices/{entry.name}" not in live:
-            os.unlink(entry.path)

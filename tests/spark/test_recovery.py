@@ -1,0 +1,233 @@
+"""Children that die at named points and at random moments, damaged files, two owners: the results are the reference's,
+or there is an error that names the file.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from headrace.model.errors import HeadraceError, UsageError
+from headrace.spark.directory import LostOwnershipError, read_plan
+from headrace.spark.reducing import MOST_FILES
+from headrace.spark.registry import read_registry
+from headrace.spark.slices import CACHE
+from headrace.spark.stepping import Input, Stepper
+from tests.spark.files import batches, check_results, make_stepper, run_all, write_input
+
+STEPS = 8
+LONG = MOST_FILES + 4
+"""Steps until slice files have been put together."""
+
+
+def with_input(root: Path, count: int) -> Path:
+    for number, rows in enumerate(batches(count)):
+        write_input(root / "input", rows, number)
+    return root
+
+
+def child(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        env={**os.environ, "PYTHONPATH": "."},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+POINTS = {
+    "before the journal": ("before", "create", "journal/", 3),
+    "after the journal": ("after", "create", "journal/", 3),
+    "in the slice write": ("", "half", ".slices", 5),
+    "after a slice file": ("after", "rename", ".slices", 5),
+    "in the results": ("", "half", "results/", 4),
+    "before the results are shown": ("after", "create", "commits/", 4),
+    "while results are shown": ("after", "rename", ".staged", 3),
+    "after the results": ("after", "shown", "results/", 2),
+    "before the commit": ("before", "create", "commits/", 4),
+    "in the commit": ("", "half", "commits/", 4),
+    "in a registry change": ("", "half", "registry/", 2),
+    "after a registry change": ("after", "rename", "registry/", 2),
+    "in the plan": ("", "half", "plans/", 2),
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_child_dies_at_a_point(point: str, tmp_path: Path) -> None:
+    root = with_input(tmp_path, STEPS)
+    when, operation, part, nth = POINTS[point]
+    died = child("tests.spark.dying", str(root), when, operation, part, str(nth))
+    assert died.wait(60) == -signal.SIGKILL
+    assert len(list((root / "state" / "commits").glob("0*.json"))) >= 1, "a step was committed before"
+    with patch("os.fsync"):
+        run_all(root)
+    check_results(root, STEPS)
+
+
+def test_a_child_dies_while_slices_are_put_together(tmp_path: Path) -> None:
+    root = with_input(tmp_path, LONG)
+    died = child("tests.spark.dying", str(root), "", "half", f"{MOST_FILES + 1:09}-0-", "1")
+    assert died.wait(60) == -signal.SIGKILL
+    with patch("os.fsync"):
+        run_all(root)
+    check_results(root, LONG)
+
+
+def dies_at_random_moments(root: Path, deaths: int, seed: int) -> None:
+    print("seed", seed)
+    source = random.Random(seed)
+    with_input(root, LONG)
+    for _ in range(deaths):
+        running = child("tests.spark.files", str(root))
+        until = time.monotonic() + 30
+        known = len(list((root / "state" / "commits").glob("0*.json"))) if (root / "state").exists() else 0
+        while time.monotonic() < until and running.poll() is None:
+            commits = root / "state" / "commits"
+            if commits.is_dir() and len(list(commits.glob("0*.json"))) > known:
+                break
+            time.sleep(0.005)
+        time.sleep(source.random() * 0.2)
+        running.kill()
+        running.wait()
+    with patch("os.fsync"):
+        run_all(root)
+    check_results(root, LONG)
+
+
+def test_a_child_dies_at_random_moments(tmp_path: Path) -> None:
+    dies_at_random_moments(tmp_path, 5, int.from_bytes(os.urandom(4), "big"))
+
+
+@pytest.mark.slow
+def test_a_child_dies_at_many_random_moments(tmp_path: Path) -> None:
+    dies_at_random_moments(tmp_path, 20, int.from_bytes(os.urandom(4), "big"))
+
+
+# Damage
+
+
+def newest(folder: Path, pattern: str) -> Path:
+    return sorted(folder.rglob(pattern))[-1]
+
+
+FILES: dict[str, Callable[[Path], Path]] = {
+    "slice": lambda root: newest(root / "state" / "slices", "*.slices"),
+    "commit": lambda root: newest(root / "state" / "commits", "0*.json"),
+    "commit before": lambda root: sorted((root / "state" / "commits").glob("0*.json"))[-2],
+    "registry": lambda root: newest(root / "state" / "registry", "0*.json"),
+    "plan": lambda root: newest(root / "state" / "plans", "*.json"),
+    "journal": lambda root: newest(root / "state" / "journal", "0*.json"),
+    "result": lambda root: newest(root / "results", "step-*.parquet"),
+    "format": lambda root: root / "state" / "format.json",
+}
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    path.write_bytes(bytes(data))
+
+
+def older(path: Path) -> None:
+    """Swap with an older file of the same kind, if there is one."""
+    others = [other for other in sorted(path.parent.iterdir()) if other.suffix == path.suffix and other != path]
+    if not others:
+        pytest.skip("there is no older one")
+    shutil.copy(others[0], path)
+
+
+@pytest.mark.parametrize("damage", [truncate, flip, Path.unlink, older])
+@pytest.mark.parametrize("kind", FILES)
+def test_damage_is_noticed(kind: str, damage: Callable[[Path], None], tmp_path: Path) -> None:
+    root = with_input(tmp_path, STEPS)
+
+    def stop_early(stepper: Stepper) -> None:
+        if stepper.number == STEPS - 1:
+            raise KeyboardInterrupt
+
+    with patch("os.fsync"):
+        with pytest.raises(KeyboardInterrupt):
+            run_all(root, stop_early)
+        path = FILES[kind](root)
+        damage(path)
+        forget()
+        problem = outcome(root)
+    if problem is None:
+        check_results(root, STEPS)
+        assert path.exists(), "what was lost was made again"
+    else:
+        assert path.name in str(problem)
+
+
+def outcome(root: Path) -> HeadraceError | None:
+    try:
+        run_all(root)
+    except HeadraceError as problem:
+        return problem
+    return None
+
+
+def forget() -> None:
+    """What a process has read is not known to the next."""
+    read_registry.cache_clear()
+    read_plan.cache_clear()
+    CACHE.held.clear()
+
+
+# Two engines
+
+
+def test_a_second_engine_is_refused(tmp_path: Path) -> None:
+    first = make_stepper(with_input(tmp_path, 2))
+    with pytest.raises(UsageError, match="another engine runs"):
+        make_stepper(tmp_path)
+    first.close()
+    make_stepper(tmp_path).close()
+
+
+def test_a_zombie_changes_nothing(tmp_path: Path) -> None:
+    """The first engine is paused before its commit; another takes over and goes on; then the first wakes up."""
+    root = with_input(tmp_path, STEPS)
+    zombie = make_stepper(root)
+    zombie.step(Input())
+    journal = zombie.begin(Input())
+    assert journal is not None
+    reduced = zombie.run(journal, None)
+    with patch("os.fsync"):
+        run_all(root, take_over=True)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    with pytest.raises(LostOwnershipError, match="another engine took"):
+        zombie.owner.write_commit(zombie.committed(journal, reduced))
+    zombie.close()
+    shown = {path: data for path, data in before.items() if "staged" not in path.name}
+    assert {path: path.read_bytes() for path in shown} == shown
+    check_results(root, STEPS)
+
+
+def test_a_full_disk_stops_cleanly_and_goes_on(tmp_path: Path) -> None:
+    root = with_input(tmp_path, STEPS)
+    stepper = make_stepper(root)
+    stepper.step(Input())
+    with (
+        patch("os.fsync", side_effect=OSError(28, "No space left on device")),
+        pytest.raises(HeadraceError, match="No space"),
+    ):
+        stepper.step(Input())
+    stepper.close()
+    with patch("os.fsync"):
+        run_all(root)
+    check_results(root, STEPS)
