@@ -1,0 +1,169 @@
+"""The engine on Spark: files and DataFrames, bounded and streaming, queries that come and go while it runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.model.errors import UsageError
+from tests.spark.files import CATALOG, LATER, QUERIES, SCHEMA, batches, check_results, expected, write_input
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.spark.engine import Engine
+
+STEPS = 6
+DECLARATION = "CREATE STREAM r (t TIMESTAMP, k STRING, v BIGINT, x DOUBLE) EVENT TIME t LATENESS '2 s';"
+
+
+def engine_over(spark: SparkSession, root: Path, **options: Any) -> Engine:
+    from headrace.spark.engine import Engine
+
+    made = Engine(spark, root / "state", **options)
+    made.declare(DECLARATION)
+    made.sink("parquet", path=root / "results")
+    return made
+
+
+def wait_for(condition: Any, seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "nothing came"
+        time.sleep(0.02)
+
+
+def test_files_to_the_end(spark: SparkSession, tmp_path: Path) -> None:
+    """As many steps as files, so that rows are late where they are in the reference."""
+    for number, rows in enumerate(batches(STEPS)):
+        write_input(tmp_path / "input", rows, number)
+    engine = engine_over(spark, tmp_path, reducers=2, step_bytes=1)
+    engine.stream("r", tmp_path / "input")
+    for name, sql in (QUERIES | LATER).items():
+        engine.add(name, sql)
+    with engine.bounded() as run:
+        (progress,) = run.progress()
+        assert (progress.totals.rows, progress.ended) == (12 * STEPS, True)
+    check_results(tmp_path, STEPS)
+
+
+def test_a_static_frame(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [row for batch in batches(STEPS) for row in batch]
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=SCHEMA))
+    engine = engine_over(spark, tmp_path)
+    engine.stream("r", frame)
+    engine.add("n", "SELECT count(*) AS n FROM r [RANGE '1000000 s']")
+    with engine.bounded() as run:
+        assert sum(run.results("n")["n"].to_pylist()) == len(rows)
+
+
+def test_queries_come_and_go_while_files_arrive(spark: SparkSession, tmp_path: Path) -> None:
+    engine = engine_over(spark, tmp_path)
+    engine.stream("r", tmp_path / "input")
+    (tmp_path / "input").mkdir()
+    engine.add("counts", QUERIES["counts"])
+    rows = batches(8)
+    run = engine.start(trigger="20 ms")
+    with run:
+        write_input(tmp_path / "input", rows[0], 0)
+        wait_for(lambda: run.progress() and run.progress()[0].totals.rows == 12)
+        told = run.add("groups", QUERIES["groups"])
+        assert told["version"] == 2
+        with pytest.raises(UsageError, match="already"):
+            run.add("groups", QUERIES["groups"])
+        with pytest.raises(UsageError, match="no query 'none'"):
+            run.drop("none")
+        for number in range(1, 8):
+            write_input(tmp_path / "input", rows[number], number)
+        wait_for(lambda: run.progress()[0].totals.rows == 12 * 8)
+        wait_for(lambda: run.results("groups").num_rows > 0)
+        run.drop("counts")
+        assert set(run.progress()[0].queries) == {"groups"}
+    assert run.results("counts").num_rows > 0, "what was shown stays"
+
+
+def test_a_streaming_frame_goes_on_after_a_stop(spark: SparkSession, tmp_path: Path) -> None:
+    """Structured Streaming drives the steps; a second run begins where the first one stopped."""
+    rows = batches(STEPS)
+    schema = "t timestamp, k string, v long, x double"
+    seen = 0
+    for begin, end in ((0, 3), (3, STEPS)):
+        for number in range(begin, end):
+            write_input(tmp_path / "input", rows[number], number)
+        frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "input"))
+        engine = engine_over(spark, tmp_path)
+        engine.stream("r", frame)
+        engine.add("counts", QUERIES["counts"])
+        with engine.start(trigger="20 ms") as run:
+            wait_for(lambda run=run, end=end: run.progress() and run.progress()[0].totals.rows == 12 * end)
+            wait_for(lambda run=run: run.progress()[0].queries["counts"].last_end_us is not None)
+            assert run.results("counts").num_rows > seen
+            seen = run.results("counts").num_rows
+    theirs = expected(STEPS)["counts"]
+    shown = run.results("counts").to_pylist()
+    ends = [row["window_end"] for row in shown]
+    assert len(ends) == len(set(ends)), "no window twice"
+    by_end = {window[1]: rows[0] for window, rows in theirs.items()}
+    for row in shown:
+        assert (row["n"], row["v"]) == by_end[round(row["window_end"].timestamp() * 1e6)][2:4]
+
+
+def test_a_reader_never_sees_a_window_twice(spark: SparkSession, tmp_path: Path) -> None:
+    """Plain pyarrow in a loop, while the engine takes step after step."""
+    engine = engine_over(spark, tmp_path, step_bytes=1)
+    for number, rows in enumerate(batches(25)):
+        write_input(tmp_path / "input", rows, number)
+    engine.stream("r", tmp_path / "input")
+    for name, sql in QUERIES.items():
+        engine.add(name, sql)
+    problems: list[object] = []
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            for name in QUERIES:
+                files = sorted((tmp_path / "results" / name).glob("*.parquet"))
+                tables = [pq.read_table(file) for file in files]
+                seen = [
+                    tuple(row.values())[: 3 if name != "counts" else 2] for table in tables for row in table.to_pylist()
+                ]
+                if len(seen) != len(set(seen)):
+                    problems.append((name, seen))
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    try:
+        with engine.bounded():
+            pass
+    finally:
+        done.set()
+        reader.join()
+    assert not problems
+    check_results_of_first(tmp_path, 25)
+
+
+def check_results_of_first(root: Path, count: int) -> None:
+    theirs = expected(count)["counts"]
+    table = pa.concat_tables([pq.read_table(path) for path in sorted((root / "results" / "counts").glob("*.parquet"))])
+    assert table.num_rows == sum(len(rows) for rows in theirs.values())
+
+
+def test_what_is_wrong_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    from headrace.spark.engine import Engine
+
+    engine = Engine(spark, tmp_path / "state")
+    with pytest.raises(UsageError, match="no stream"):
+        engine.run()
+    with pytest.raises(UsageError, match="which column tells the time"):
+        engine.stream("r", tmp_path)
+    with pytest.raises(UsageError, match="no sink 'parket'"):
+        engine.sink("parket")
+    with pytest.raises(UsageError, match="s3:// is not a file system"):
+        Engine(spark, "s3://bucket/state")
+    assert CATALOG.streams[0].name == "r"
