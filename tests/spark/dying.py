@@ -40,16 +40,16 @@ class Point:
 
 def main(root: str, when: str, operation: str, part: str, nth: str) -> None:
     point = Point(when, operation, part, int(nth))
-    aside = disk.write_aside
+    whole = disk.write_whole
 
-    def half(path: Path, data: bytes) -> Path:
+    def half(path: Path, data: bytes, **how: bool) -> None:
         """A file of which only a half was written when the power went."""
         if operation == "half" and part in str(path):
             point.left -= 1
             if point.left == 0:
-                path.with_name(f"{disk.TEMPORARY}half-{path.name}").write_bytes(data[: len(data) // 2])
+                path.write_bytes(data[: len(data) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
-        return aside(path, data)
+        whole(path, data, **how)
 
     replaced = point.around("rename", Path.replace)
     linked = os.link
@@ -60,10 +60,12 @@ def main(root: str, when: str, operation: str, part: str, nth: str) -> None:
         point.reached("after", "create", target)
 
     with (
-        patch.object(disk, "write_aside", half),
+        patch.object(disk, "write_whole", half),
+        patch.object(staging, "write_whole", half),
         patch.object(Path, "replace", replaced),
         patch.object(os, "link", link),
-        patch.object(staging, "sync_folder", point.around("shown", disk.sync_folder)),
+        patch.object(os, "replace", point.around("show", os.replace)),
+        patch.object(disk, "sync", point.around("shown", disk.sync)),
         patch("os.fsync"),
     ):
         run_all(Path(root))

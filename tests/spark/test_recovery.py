@@ -52,7 +52,7 @@ POINTS = {
     "after a slice file": ("after", "rename", ".slices", 5),
     "in the results": ("", "half", "results/", 4),
     "before the results are shown": ("after", "create", "commits/", 4),
-    "while results are shown": ("after", "rename", ".staged", 3),
+    "while results are shown": ("after", "show", ".staged", 3),
     "after the results": ("after", "shown", "results/", 2),
     "before the commit": ("before", "create", "commits/", 4),
     "in the commit": ("", "half", "commits/", 4),

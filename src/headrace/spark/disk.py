@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -20,6 +21,7 @@ from headrace.model.errors import DataError, UsageError
 DIGEST_BYTES = 16
 SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):/")
 TEMPORARY = ".writing-"
+SYNC_THREADS = 8
 
 
 class DamagedError(DataError):
@@ -35,6 +37,10 @@ class DamagedError(DataError):
 
 class FullError(DataError):
     """No room, or no right, to write. Nothing that was committed is lost."""
+
+
+class MissingError(FullError):
+    """What was to be renamed is not there."""
 
 
 def local_path(text: str | os.PathLike[str]) -> Path:
@@ -60,7 +66,7 @@ def write_file(path: Path, data: bytes) -> None:
     with translated(path):
         temporary = write_aside(path, data)
         temporary.replace(path)
-        sync_folder(path.parent)
+        sync(path.parent)
 
 
 def create_file(path: Path, data: bytes) -> bool:
@@ -73,28 +79,34 @@ def create_file(path: Path, data: bytes) -> bool:
             return False
         finally:
             temporary.unlink()
-        sync_folder(path.parent)
+        sync(path.parent)
         return True
 
 
 def write_aside(path: Path, data: bytes) -> Path:
     temporary = path.with_name(f"{TEMPORARY}{uuid4().hex}-{path.name}")
+    write_whole(temporary, data)
+    return temporary
+
+
+def write_whole(path: Path, data: bytes, *, is_synced: bool = True) -> None:
     try:
-        with open(temporary, "xb", opener=private) as file:
+        with open(path, "xb", opener=private) as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if is_synced:
+                os.fsync(file.fileno())
     except OSError:
-        temporary.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         raise
-    return temporary
 
 
 def private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def sync_folder(path: Path) -> None:
+def sync(path: Path) -> None:
+    """What is in a file, or which names are in a folder, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -102,10 +114,20 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_all(paths: Iterable[Path]) -> None:
+    """Many at once: the file system then writes its own log once for several."""
+    with ThreadPoolExecutor(SYNC_THREADS) as threads:
+        for path, done in [(path, threads.submit(sync, path)) for path in paths]:
+            with translated(path):
+                done.result()
+
+
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
     try:
         yield
+    except FileNotFoundError as problem:
+        raise MissingError("state-write", f"can't write {path}: {problem.strerror}") from None
     except OSError as problem:
         hint = "make room and start again: it goes on where it stopped"
         raise FullError("state-write", f"can't write {path}: {problem.strerror}", hint=hint) from None

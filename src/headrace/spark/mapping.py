@@ -23,7 +23,7 @@ from headrace.model.types import TIMESTAMP
 from headrace.spark.context import Setting, Step, needed_columns, reader_of, step_of
 from headrace.spark.inputs import BadFile, Rows, Unit, read
 from headrace.spark.records import ResultFile, Totals, result_files
-from headrace.spark.staging import stage
+from headrace.spark.staging import stage, sync_staged
 
 MOST_REJECTED = 1_000_000
 """How many rows a task keeps for the side output; those beyond are counted only."""
@@ -241,4 +241,7 @@ class SideOutput:
             return []
         table = pa.concat_tables(self.tables, promote_options="default")
         name = f"step-{self.step.journal.step:09}-{uuid4().hex[:8]}"
-        return [stage(self.step.setting.directory.root, "rejected", name, table, "parquet")]
+        root = self.step.setting.directory.root
+        files = [stage(root, "rejected", name, table, "parquet")]
+        sync_staged(root, files)
+        return files

@@ -37,8 +37,11 @@ class Planner:
         if not queries:
             self.plan = None
             return None
+        if self.plan is not None and self.planned is queries:
+            return self.plan
         wanted = {name: demand(query) for name, query in queries.items()}
         if self.plan is not None and self.plan.demands == wanted:
+            self.planned = queries
             return self.plan
         cost = self.cost([*self.planned.values(), *queries.values()], tables, sampled)
         if cost is None:

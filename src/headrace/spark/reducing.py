@@ -24,7 +24,7 @@ from headrace.spark.mapping import Counted, Piece, counted_from
 from headrace.spark.records import Manifest, QueryState, ResultFile, SliceFile
 from headrace.spark.registry import Registered, Registry
 from headrace.spark.slices import CACHE, Parts, by_place, compacted, merged, needed, write_slices
-from headrace.spark.staging import stage, stage_results
+from headrace.spark.staging import stage, stage_results, sync_results
 from headrace.spark.time import BEGINNING_US, ENDED_US
 from headrace.windows import bounds_of, instances_ending
 
@@ -53,7 +53,7 @@ def reduce_step(setting: Setting, number: int, reducer: int, pieces: Iterable[Pi
     if journal.ended:
         closing.close(step.registry, merged([kept, new]), journal.watermark_us, ENDED_US)
     files, is_compacted = store(step, reducer, mine, kept, new)
-    return Reduced(Manifest(reducer, tuple(files), is_compacted, tuple(closing.staged()), closing.states), counted)
+    return Reduced(Manifest(reducer, tuple(files), is_compacted, closing.staged(), closing.states), counted)
 
 
 def received(step: Step, pieces: Iterable[Piece]) -> tuple[Parts, Counted]:
@@ -137,20 +137,24 @@ class Closing:
             if first <= last:
                 yield name, query, Due(after_us, until_us, state.last_end_us)
 
-    def staged(self) -> Iterator[ResultFile]:
+    def staged(self) -> tuple[ResultFile, ...]:
         """A file of results per query; or, if the best rows of all reducers are asked for, of this one's best."""
         setting = self.step.setting
+        found: list[ResultFile] = []
+        candidates: list[ResultFile] = []
         for (name, generation), closed in self.found.items():
             query = self.queries[name, generation]
             file = f"step-{self.step.journal.step:09}-{self.reducer}" + self.step.former(name, generation)
             if is_merged(query, setting):
                 table = pa.concat_tables([with_orders(each) for each in closed])
                 made = stage(setting.directory.root / "slices", name, file, table, "parquet")
-                yield replace(made, generation=generation)
+                candidates.append(replace(made, generation=generation))
             else:
                 table = for_people(pa.concat_tables([each.table for each in closed]), query.result_columns())
-                for made in stage_results(setting.results, name, file, table):
-                    yield replace(made, generation=generation)
+                made_all = stage_results(setting.results, name, file, table)
+                found += [replace(made, generation=generation) for made in made_all]
+        sync_results(setting.results, found)
+        return (*found, *candidates)
 
 
 def with_orders(closed: Closed) -> pa.Table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -35,13 +35,13 @@ class Registered:
     query: Query
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Registry:
     version: int = 0
     next_generation: int = 1
     queries: Mapping[str, Registered] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def values(self) -> Mapping[str, Query]:
         return {name: each.query for name, each in self.queries.items()}
 

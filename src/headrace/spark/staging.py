@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.spark.context import ResultFolder
-from headrace.spark.disk import DamagedError, digest, make_folder, read_file, sync_folder, translated, write_file
+from headrace.spark.disk import (
+    DamagedError,
+    MissingError,
+    digest,
+    make_folder,
+    read_file,
+    sync_all,
+    translated,
+    write_whole,
+)
 from headrace.spark.records import ResultFile, StoredFile
 
 
@@ -36,11 +46,15 @@ FORMATS: Mapping[str, Callable[[pa.Table], bytes]] = {"parquet": parquet_bytes, 
 
 
 def stage(root: Path, folder: str, name: str, table: pa.Table, file_format: str) -> ResultFile:
-    """Write a file that is not there yet for readers: its name begins with a dot and has no known ending."""
+    """Write a file that is not there yet for readers: its name begins with a dot and has no known ending.
+
+    `sync_staged` must follow, before the step is committed.
+    """
     data = FORMATS[file_format](table)
     staged = f"{folder}/.{name}-{uuid4().hex[:12]}.staged"
     make_folder(root / folder)
-    write_file(root / staged, data)
+    with translated(root / staged):
+        write_whole(root / staged, data, is_synced=False)
     return ResultFile(
         folder, StoredFile(staged, digest(data), len(data)), f"{folder}/{name}.{file_format}", table.num_rows
     )
@@ -50,6 +64,15 @@ def stage_results(folders: Sequence[ResultFolder], query: str, name: str, table:
     """The same rows as a file in each folder of results."""
     for place, folder in enumerate(folders):
         yield replace(stage(Path(folder.path), query, name, table, folder.format), folder=place)
+
+
+def sync_results(folders: Sequence[ResultFolder], files: Sequence[ResultFile]) -> None:
+    for place, folder in enumerate(folders):
+        sync_staged(Path(folder.path), [file for file in files if file.folder == place])
+
+
+def sync_staged(root: Path, files: Iterable[ResultFile]) -> None:
+    sync_all(root / file.staged.name for file in files)
 
 
 def show_results(folders: Sequence[ResultFolder], files: Sequence[ResultFile]) -> None:
@@ -62,14 +85,12 @@ def show(root: Path, files: Iterable[ResultFile]) -> None:
     folders = set()
     for file in files:
         staged, shown = root / file.staged.name, root / file.name
-        if staged.exists():
-            read_file(staged, file.staged.digest)
+        try:
             with translated(shown):
-                staged.replace(shown)
+                os.replace(staged, shown)
             folders.add(shown.parent)
-        elif not shown.exists():
-            raise DamagedError(shown, "is missing")
-        else:
+        except MissingError:
+            if not shown.exists():
+                raise DamagedError(shown, "is missing") from None
             read_file(shown, file.staged.digest)
-    for folder in folders:
-        sync_folder(folder)
+    sync_all(folders)

@@ -16,6 +16,7 @@ from headrace.kernel.closing import best_of
 from headrace.model.arrow import conform, for_people, one_array
 from headrace.model.errors import HeadraceError, UsageError, nearest
 from headrace.model.query import Query
+from headrace.planner.plan import Plan
 from headrace.spark.context import Setting, Step
 from headrace.spark.directory import Directory, Owner
 from headrace.spark.disk import read_file
@@ -38,7 +39,7 @@ from headrace.spark.registry import (
     with_queries,
 )
 from headrace.spark.seen import Seen
-from headrace.spark.staging import show, show_results, stage_results
+from headrace.spark.staging import show, show_results, stage_results, sync_results
 from headrace.spark.time import ENDED_US, later, moved_partitions, moved_watermark, needed_from, with_span
 from headrace.windows import instances_ending
 
@@ -93,6 +94,7 @@ class Stepper:
         self.commit = self.directory.last_commit()
         self.seen = Seen(self.directory, self.commit)
         plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
+        self.kept_plan: tuple[Plan | None, str] = plan, self.commit.plan or "" if self.commit else ""
         self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.values)
         self.tables: dict[str, str] = dict(self.commit.tables) if self.commit else {}
         self.first: dict[str, tuple[str, Query]] = {}
@@ -257,7 +259,11 @@ class Stepper:
     ) -> str | None:
         known = {name: self.directory.table(version) for name, version in tables.items()}
         plan = self.planner.plan_for(registry.values, known, given.sample or (lambda: self.sample_of(units)))
-        return self.directory.keep_plan(plan) if plan is not None else None
+        if plan is None:
+            return None
+        if plan is not self.kept_plan[0]:
+            self.kept_plan = plan, self.directory.keep_plan(plan)
+        return self.kept_plan[1]
 
     def sample_of(self, units: Sequence[Unit]) -> pa.Table:
         """Rows from the middle of the input."""
@@ -364,7 +370,9 @@ class Stepper:
             query = queries[name, generation]
             table = for_people(self.best_rows(query, files), query.result_columns())
             file_name = f"step-{journal.step:09}" + step.former(name, generation)
-            found += stage_results(self.setting.results, name, file_name, table)
+            merged = list(stage_results(self.setting.results, name, file_name, table))
+            sync_results(self.setting.results, merged)
+            found += merged
         return tuple(found)
 
     def best_rows(self, query: Query, files: Iterable[ResultFile]) -> pa.Table:
