@@ -9,10 +9,11 @@ from headrace.model.functions import user_function
 
 if TYPE_CHECKING:
     from headrace.model.schema import UserFunction
+    from headrace.spark.engine import Engine
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["__version__", "aggregate", "user_function"]
+__all__ = ["Engine", "__version__", "aggregate", "user_function"]
 
 
 def aggregate(
@@ -24,13 +25,25 @@ def aggregate(
     tables: Mapping[str, Any] | None = None,
     functions: Iterable[UserFunction] = (),
 ) -> dict[str, Any]:
-    """Answer queries over the rows of a frame (Arrow, pandas or Polars) by one shared plan, in this process.
+    """Answer queries over the rows of a frame by one shared plan: here (Arrow, pandas or Polars), or on Spark.
 
     In the queries the frame is called `name`, and `tables` are static tables to join. `event_time` is the column that
     tells the time of a row; it may be left out if there is one TIMESTAMP column only. The result of each query is a
     frame of the kind that came in, with one row per window and group.
     """
     # Imported when called: importing headrace stays light.
-    from headrace.kernel.frames import aggregate_frame
+    if type(frame).__module__.partition(".")[0] == "pyspark":
+        from headrace.spark.frames import aggregate_spark as answer
+    else:
+        from headrace.kernel.frames import aggregate_frame as answer
 
-    return aggregate_frame(frame, queries, name=name, event_time=event_time, tables=tables or {}, functions=functions)
+    return answer(frame, queries, name=name, event_time=event_time, tables=tables or {}, functions=functions)
+
+
+def __getattr__(name: str) -> Any:
+    """`headrace.Engine` needs PySpark, so it is loaded when it is asked for."""
+    if name == "Engine":
+        from headrace.spark.engine import Engine
+
+        return Engine
+    raise AttributeError(f"module 'headrace' has no attribute '{name}'")

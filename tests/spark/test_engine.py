@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import headrace
 from headrace.model.errors import UsageError
 from tests.spark.files import CATALOG, LATER, QUERIES, SCHEMA, batches, check_results, expected, write_input
 
@@ -61,6 +62,15 @@ def test_a_static_frame(spark: SparkSession, tmp_path: Path) -> None:
     engine.add("n", "SELECT count(*) AS n FROM r [RANGE '1000000 s']")
     with engine.bounded() as run:
         assert sum(run.results("n")["n"].to_pylist()) == len(rows)
+
+
+def test_aggregate_over_a_frame_of_spark(spark: SparkSession) -> None:
+    rows = [row for batch in batches(2) for row in batch]
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    asked = {"n": "SELECT k, count(*) AS n FROM rows [RANGE '1000000 s'] GROUP BY k"}
+    here = headrace.aggregate(table, asked, name="rows")["n"]
+    there = headrace.aggregate(spark.createDataFrame(table), asked, name="rows")["n"].toArrow()
+    assert sorted(map(str, there.to_pylist())) == sorted(map(str, here.to_pylist()))
 
 
 def test_queries_come_and_go_while_files_arrive(spark: SparkSession, tmp_path: Path) -> None:
