@@ -10,16 +10,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.kernel.answering import answer
-from headrace.kernel.closing import (
-    KNOWN_ROWS,
-    LeafRows,
-    close,
-    filled,
-    group_slots,
-    numbered_groups,
-    ranked,
-    repeated_from,
-)
+from headrace.kernel.closing import close, filled, group_slots, repeated_from
+from headrace.kernel.leaf_rows import KNOWN_RANKINGS, KNOWN_ROWS, LeafRows, numbered_groups, ranked
 from headrace.model.query import Order
 from headrace.planner.sampling import Data
 from headrace.sql import parse_script
@@ -127,4 +119,4 @@ def test_no_rows_give_an_empty_table() -> None:
 def test_nothing_is_kept_of_leaves_that_are_gone() -> None:
     results("")
     gc.collect()
-    assert not KNOWN_ROWS
+    assert not KNOWN_ROWS and not KNOWN_RANKINGS

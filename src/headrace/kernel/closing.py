@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +14,15 @@ import pyarrow.compute as pc
 from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import Evaluated, built
 from headrace.expressions.evaluation import Evaluation
-from headrace.kernel.closing_loops import count_groups, find_window_slots, order_by_group
-from headrace.kernel.partials import Integers, NodePartials, encode
-from headrace.kernel.slots import MOST_KEYS, find_slots
+from headrace.kernel.closing_loops import count_groups, find_window_slots
+from headrace.kernel.leaf_rows import LeafRows, ranked, rows_by_group, rows_by_slice, taken
+from headrace.kernel.partials import Integers, NodePartials
 from headrace.kernel.states import KINDS, lower
 from headrace.kernel.states_columns import Columns
+from headrace.kernel.totals import Totals, added_up
 from headrace.model.arrow import arrow_type
 from headrace.model.expressions import WINDOW_END, WINDOW_START, Expression
-from headrace.model.query import Order, Query
+from headrace.model.query import Query
 from headrace.model.schema import UserFunction
 from headrace.model.types import TIMESTAMP
 from headrace.model.windows import AnyWindow, Interval
@@ -32,8 +32,6 @@ from headrace.windows import bounds_of, instances_of
 Mask = npt.NDArray[np.bool_]
 
 MAX_EMPTY = 1_000
-MEMORY = pa.system_memory_pool()
-"""Arrow's own pool gives memory of this size back at once, and to get it again takes longer than to fill it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,21 +50,6 @@ class Part:
 
     leaf: NodePartials
     partials: frozenset[Partial]
-
-
-@dataclass(frozen=True, eq=False)
-class LeafRows:
-    """Rows group by group, what queries over the same leaves share: the slice and the group of each, and its row there.
-
-    Slices have bounds. Groups are numbered in the order of results, and have values.
-    """
-
-    starts_us: Integers
-    ends_us: Integers
-    slices: Integers
-    groups: Integers
-    order: Integers
-    values: Mapping[Expression, pa.Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +184,9 @@ def combined_states(
 ) -> Mapping[Partial, Columns]:
     """The partials of each slot, to which the `rows` go, numbered through all parts."""
     needed = {partial for partials in terms.partials.values() for partial in partials}
+    states = parts[0].leaf.states
+    if terms.groups and len(parts) == 1 and isinstance(states, Totals):
+        return added_up({partial: states.addends(partial).at(rows) for partial in needed}, slots, count)
     spread: dict[Partial, list[tuple[Integers, Columns]]] = {partial: [] for partial in needed}
     begin = 0
     for part in parts:
@@ -222,10 +208,6 @@ def combined_state(partial: Partial, found: Sequence[tuple[Integers, Columns]], 
     return KINDS[partial.kind].combine(slots, count, state)
 
 
-def taken(column: pa.Array, rows: Integers) -> pa.Array:
-    return pc.take(column, built(rows, pa.int64()), boundscheck=False, memory_pool=MEMORY)
-
-
 def repeated_from(first: Integers, counts: Integers) -> Integers:
     """So many numbers from each of the first ones on."""
     numbers: Integers = np.repeat(first - np.cumsum(counts) + counts, counts)
@@ -240,67 +222,6 @@ def filled(present: Integers, max_empty: int) -> tuple[Integers, int]:
     shown = np.minimum(gaps, max_empty)
     empty = repeated_from(present[:-1] + 1, shown)
     return np.sort(np.concatenate([present, empty])), int((gaps - shown).sum())
-
-
-# Rows of leaves
-
-
-def rows_by_slice(parts: Sequence[NodePartials]) -> LeafRows:
-    """Of leaves without groups: each row is a slice."""
-    starts_us = np.concatenate([part.starts_us for part in parts])
-    ends_us = np.concatenate([part.ends_us for part in parts])
-    rows = np.arange(len(starts_us))
-    return LeafRows(starts_us, ends_us, rows, np.zeros(len(rows), dtype=np.int64), rows, {})
-
-
-KNOWN_ROWS: WeakKeyDictionary[NodePartials, dict[tuple[Expression, ...], LeafRows]] = WeakKeyDictionary()
-"""Of leaves that are in memory, since many queries may have the same one."""
-
-
-def rows_by_group(parts: Sequence[NodePartials], groups: tuple[Expression, ...]) -> LeafRows:
-    if len(parts) > 1:
-        return grouped(parts, groups)
-    known = KNOWN_ROWS.setdefault(parts[0], {})
-    if groups not in known:
-        known[groups] = grouped(parts, groups)
-    return known[groups]
-
-
-def grouped(parts: Sequence[NodePartials], trees: tuple[Expression, ...]) -> LeafRows:
-    columns = [pa.concat_arrays([part.groups[tree] for part in parts]) for tree in trees]
-    groups, first_rows = numbered_groups(columns)
-    order, ends = np.empty(len(groups), dtype=np.int64), np.cumsum(np.bincount(groups))
-    order_by_group(groups, ends, order)
-    starts_us, ends_us, slices = slices_of(parts)
-    values = {tree: taken(column, first_rows) for tree, column in zip(trees, columns, strict=True)}
-    return LeafRows(starts_us, ends_us, slices[order], groups[order], order, values)
-
-
-def numbered_groups(columns: Iterable[pa.Array]) -> tuple[Integers, Integers]:
-    """Of each row the number of its group, in the order of results; of each group its first row."""
-    keys, size = np.zeros(1, dtype=np.int64), 1
-    for column in columns:
-        ranks, distinct = ranked(column)
-        if size > MOST_KEYS // distinct:
-            known, keys = np.unique(keys, return_inverse=True)
-            size = len(known)
-        keys, size = keys * distinct + ranks, size * distinct
-    found = find_slots(keys, size)
-    by_key = np.argsort(keys[found.first_rows])
-    numbers = np.empty(found.count, dtype=np.int64)
-    numbers[by_key] = np.arange(found.count)
-    return numbers[found.of_row], found.first_rows[by_key]
-
-
-def slices_of(parts: Sequence[NodePartials]) -> tuple[Integers, Integers, Integers]:
-    """The starts and ends of slices, each leaf's apart; and the slice of each row."""
-    found = [find_slots(part.starts_us, MOST_KEYS) for part in parts]
-    begins = np.cumsum([0, *(each.count for each in found)])
-    return (
-        np.concatenate([part.starts_us[each.first_rows] for part, each in zip(parts, found, strict=True)]),
-        np.concatenate([part.ends_us[each.first_rows] for part, each in zip(parts, found, strict=True)]),
-        np.concatenate([each.of_row + begin for each, begin in zip(found, begins, strict=False)]),
-    )
 
 
 # Partials to results
@@ -333,16 +254,3 @@ def in_order(query: Query, places: Integers, orders: Sequence[pa.Array]) -> Inte
     if query.limit is None:
         return rows
     return rows[np.arange(len(rows)) - np.searchsorted(places, places) < query.limit]
-
-
-def ranked(values: pa.Array, order: Order | None = None) -> tuple[Integers, int]:
-    """Of each value a number that sorts as ORDER BY says, by itself NULL first; all are below the second result."""
-    encoded = encode(values)
-    by_value = np.asarray(pc.sort_indices(encoded.dictionary))
-    if order is not None and order.descending:
-        by_value = by_value[::-1]
-    nulls_first = order is None or order.nulls_first
-    ranks = np.empty(encoded.size, dtype=np.int64)
-    ranks[by_value] = np.arange(len(by_value)) + nulls_first
-    ranks[len(by_value)] = 0 if nulls_first else len(by_value)
-    return ranks[encoded.codes], encoded.size

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.expressions.columns import raw
-from headrace.kernel.coding_loops import Integers, count_reached, find_slices, rank_doubles
+from headrace.kernel.coding_loops import Integers, count_reached, find_slices, put_keys, rank_doubles
+from headrace.kernel.states_columns import readable
 from headrace.model.types import MAX_BIGINT
 from headrace.predicates import Dimension, Kind
 from headrace.predicates.dimensions import NULL_CELL, Codes
@@ -66,15 +67,36 @@ def cuts_of(dimension: Dimension, is_double: bool) -> Cuts:
     return Cuts(ranks, shift, np.searchsorted(ranks, np.array(begins), side="left").astype(np.int32))
 
 
+def slices_within(boundaries: tuple[Boundaries, ...], first_us: int, last_us: int) -> Slices | None:
+    """Those of a span of times; None if there might be many."""
+    span_us = last_us - first_us + 2 * max(part.period_us for part in boundaries)
+    if sum(len(part.residues_us) * span_us / part.period_us for part in boundaries) > FEW_BOUNDARIES:
+        return None
+    return slices_between(boundaries, first_us, last_us + 1)
+
+
 def slice_codes(boundaries: tuple[Boundaries, ...], times_us: Integers) -> tuple[Slices, Codes]:
     """As `slices_holding`, with a search that is made for times that come about in order."""
-    if not len(times_us):
+    slices = slices_within(boundaries, int(times_us.min()), int(times_us.max())) if len(times_us) else None
+    if slices is None:
         return slices_holding(boundaries, times_us)
-    first, last = int(times_us.min()), int(times_us.max())
-    span_us = last - first + 2 * max(part.period_us for part in boundaries)
-    if sum(len(part.residues_us) * span_us / part.period_us for part in boundaries) > FEW_BOUNDARIES:
-        return slices_holding(boundaries, times_us)
-    slices = slices_between(boundaries, first, last + 1)
     codes = np.empty(len(times_us), dtype=np.int32)
     find_slices(times_us, slices.starts_us, codes)
     return slices, codes
+
+
+def group_keys(
+    times_us: Integers,
+    starts_us: Integers,
+    cells: Integers | None,
+    cell_count: int,
+    rows: Integers | None,
+    groups: Codes,
+    group_count: int,
+) -> Integers:
+    """Slice, cell and group of each row as the digits of one number; its group is at its place in `rows`."""
+    keys = np.empty(len(times_us), dtype=np.int64)
+    own_cells = None if cells is None else readable(cells)
+    own_rows = None if rows is None else readable(rows)
+    put_keys(readable(times_us), starts_us, own_cells, cell_count, own_rows, readable(groups), group_count, keys)
+    return keys

@@ -26,7 +26,7 @@ def take_passing(
     cells: Integers,
     passes: Mask,
     slices: Integers,
-    groups: Integers,
+    groups: npt.NDArray[np.int32],
     firsts: Integers,
     rows: Integers,
     keys: Integers,
