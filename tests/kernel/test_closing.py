@@ -119,4 +119,5 @@ def test_no_rows_give_an_empty_table() -> None:
 def test_nothing_is_kept_of_leaves_that_are_gone() -> None:
     results("")
     gc.collect()
-    assert not KNOWN_ROWS and not KNOWN_RANKINGS
+    assert not KNOWN_ROWS
+    assert not KNOWN_RANKINGS

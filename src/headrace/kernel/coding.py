@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.expressions.columns import raw
-from headrace.kernel.coding_loops import Integers, count_reached, find_slices, put_keys, rank_doubles
-from headrace.kernel.states_columns import readable
+from headrace.kernel.coding_loops import Integers, count_reached, find_slices, rank_doubles
 from headrace.model.types import MAX_BIGINT
 from headrace.predicates import Dimension, Kind
 from headrace.predicates.dimensions import NULL_CELL, Codes
@@ -83,20 +82,3 @@ def slice_codes(boundaries: tuple[Boundaries, ...], times_us: Integers) -> tuple
     codes = np.empty(len(times_us), dtype=np.int32)
     find_slices(times_us, slices.starts_us, codes)
     return slices, codes
-
-
-def group_keys(
-    times_us: Integers,
-    starts_us: Integers,
-    cells: Integers | None,
-    cell_count: int,
-    rows: Integers | None,
-    groups: Codes,
-    group_count: int,
-) -> Integers:
-    """Slice, cell and group of each row as the digits of one number; its group is at its place in `rows`."""
-    keys = np.empty(len(times_us), dtype=np.int64)
-    own_cells = None if cells is None else readable(cells)
-    own_rows = None if rows is None else readable(rows)
-    put_keys(readable(times_us), starts_us, own_cells, cell_count, own_rows, readable(groups), group_count, keys)
-    return keys

@@ -60,6 +60,19 @@ def rank_doubles(bits: Integers, ranks: Integers) -> None:
 
 
 @compiled
+def last_reached(starts_us: Integers, time_us: int) -> int:
+    """The place of the last start at or before a time."""
+    low, high = 0, len(starts_us)
+    while low < high:
+        middle = (low + high) >> 1
+        if starts_us[middle] <= time_us:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+@compiled
 def find_slices(times_us: Integers, starts_us: Integers, codes: npt.NDArray[np.int32]) -> None:
     """The last start at or before each time: mostly the same as for the row before."""
     current = 0
@@ -67,43 +80,5 @@ def find_slices(times_us: Integers, starts_us: Integers, codes: npt.NDArray[np.i
     for row in range(len(times_us)):
         time_us = times_us[row]
         if time_us < starts_us[current] or (current + 1 < count and time_us >= starts_us[current + 1]):
-            low, high = 0, count
-            while low < high:
-                middle = (low + high) >> 1
-                if starts_us[middle] <= time_us:
-                    low = middle + 1
-                else:
-                    high = middle
-            current = low - 1
+            current = last_reached(starts_us, time_us)
         codes[row] = current
-
-
-@compiled
-def put_keys(
-    times_us: Integers,
-    starts_us: Integers,
-    cells: Integers | None,
-    cell_count: int,
-    rows: Integers | None,
-    groups: npt.NDArray[np.int32],
-    group_count: int,
-    keys: Integers,
-) -> None:
-    """Slice, cell and group as digits of one number; slices as above."""
-    current = 0
-    count = len(starts_us)
-    for row in range(len(times_us)):
-        time_us = times_us[row]
-        if time_us < starts_us[current] or (current + 1 < count and time_us >= starts_us[current + 1]):
-            low, high = 0, count
-            while low < high:
-                middle = (low + high) >> 1
-                if starts_us[middle] <= time_us:
-                    low = middle + 1
-                else:
-                    high = middle
-            current = low - 1
-        key = current
-        if cells is not None:
-            key = key * cell_count + cells[row]
-        keys[row] = key * group_count + (groups[row] if rows is None else groups[rows[row]])

@@ -13,18 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.aggregates.partials import Partial
-from headrace.kernel.coding import group_keys, slice_codes, slices_within
 from headrace.kernel.fanning import fan_out, is_fanned_out
-from headrace.kernel.grouping import Groups, coded
 from headrace.kernel.partials import (
     Integers,
     NodePartials,
     combine,
     concatenate,
-    ordered_groups,
     ordered_partials,
 )
-from headrace.kernel.slots import MOST_KEYS, Codes, Keys, Slots, find_slots
+from headrace.kernel.placing import place_rows
+from headrace.kernel.slots import MOST_KEYS, find_slots
 from headrace.kernel.sources import MOST_CELLS, KeptRows, NodeRows, Source, truth
 from headrace.kernel.states_columns import Columns
 from headrace.kernel.totals import added_up
@@ -34,7 +32,6 @@ from headrace.model.schema import UserFunction
 from headrace.planner.nodes import EVERYTHING, Node
 from headrace.planner.plan import STREAM, Plan
 from headrace.predicates import Dimension, Predicate, truth_grid, union_dimensions
-from headrace.windows import Slices
 
 Shipped = Mapping[int, NodePartials]
 """Rows of shipped nodes, by the place of the node in the plan."""
@@ -56,71 +53,16 @@ def compute(node: Node, source: Source) -> NodePartials:
 def fold_all(node: Node, source: Source) -> NodePartials:
     """From the rows that the node keeps; others than those do no harm where it keeps several predicates' rows."""
     placed = place_rows(node, source)
-    return NodePartials(
-        node,
-        placed.slices.starts_us[placed.slice_of_slot],
-        placed.slices.ends_us[placed.slice_of_slot],
-        placed.cell_of_slot,
-        placed.groups,
-        fold_states(ordered_partials(node), source, placed.slots),
-    )
+    states = fold_states(ordered_partials(node), source, placed.slots, placed.count)
+    return NodePartials(node, placed.starts_us, placed.ends_us, placed.cells, placed.groups, states)
 
 
-def fold_states(partials: Iterable[Partial], source: Source, slots: Slots) -> Mapping[Partial, Columns]:
+def fold_states(partials: Iterable[Partial], source: Source, slots: Integers, count: int) -> Mapping[Partial, Columns]:
     found = {partial: source.addends(partial) for partial in partials}
     plain = {partial: own for partial, own in found.items() if own is not None}
     if len(plain) == len(found):
-        return added_up(plain, slots.of_row, slots.count)
-    return {partial: source.fold(partial, slots, source.columns(partial)) for partial in found}
-
-
-# Slots
-
-
-class Placed(NamedTuple):
-    """The slot of each row; of each slot its slice, cell and group."""
-
-    slots: Slots
-    slices: Slices
-    slice_of_slot: Integers | Codes
-    cell_of_slot: Integers
-    groups: Groups
-
-
-def place_rows(node: Node, source: Source) -> Placed:
-    """In one pass over the rows where they have groups and few slices."""
-    if not node.groups or not len(source.times_us):
-        return place_by_parts(node, source)
-    slices = slices_within(node.boundaries, *source.span_us)
-    groups = source.groups(ordered_groups(node))
-    size = groups.table.size
-    if slices is None or len(slices.starts_us) * node.cells * size > MOST_KEYS:
-        return place_by_parts(node, source)
-    cells = source.cells(node.dimensions) if node.dimensions else None
-    keys = group_keys(source.times_us, slices.starts_us, cells, node.cells, source.rows, groups.codes, size)
-    slots = find_slots(keys, len(slices.starts_us) * node.cells * size)
-    found = keys[slots.first_rows]
-    places = found // size
-    slice_of_slot = places // node.cells
-    codes = (found - places * size).astype(np.int32)
-    return Placed(slots, slices, slice_of_slot, places - slice_of_slot * node.cells, Groups(groups.table, codes))
-
-
-def place_by_parts(node: Node, source: Source) -> Placed:
-    """Code by code, with keys that are numbered anew where they grow too large."""
-    slices, of_row = slice_codes(node.boundaries, source.times_us)
-    cells = source.cells(node.dimensions)
-    groups = coded({}, len(of_row))
-    if node.groups:
-        whole = source.groups(ordered_groups(node))
-        groups = whole if source.rows is None else whole.at(source.rows)
-    keys = Keys(len(of_row))
-    keys.extend(of_row, len(slices.starts_us))
-    keys.extend(cells, node.cells)
-    keys.extend(groups.codes, groups.table.size)
-    slots = keys.slots()
-    first = slots.first_rows
-    return Placed(slots, slices, of_row[first], cells[first], groups.at(first))
+        return added_up(plain, slots, count)
+    return {partial: source.fold(partial, slots, count, source.columns(partial)) for partial in found}
 
 
 # Filters

@@ -13,7 +13,7 @@ from headrace.aggregates.partials import Partial
 from headrace.kernel.fanning_loops import count_passing, take_passing
 from headrace.kernel.grouping import coded
 from headrace.kernel.partials import Integers, NodePartials, ordered_partials
-from headrace.kernel.slots import MOST_KEYS, Slots, find_slots
+from headrace.kernel.slots import MOST_KEYS, Keys, Slots, find_slots
 from headrace.kernel.sources import MOST_CELLS, NodeRows, taken, truth
 from headrace.kernel.states_columns import Columns
 from headrace.kernel.totals import Totals, added_up
@@ -66,10 +66,11 @@ def fan_out(source: NodeRows, leaves: Sequence[Node]) -> list[NodePartials]:
 
 def fold_some(partials: Iterable[Partial], source: NodeRows, rows: Integers, slots: Slots) -> Mapping[Partial, Columns]:
     """Of some rows, each in a slot."""
+    of_row, count = slots.of_row, slots.count
     states = source.parent.states
     if isinstance(states, Totals):
-        return added_up({partial: states.addends(partial).at(rows) for partial in partials}, slots.of_row, slots.count)
-    return {partial: source.fold(partial, slots, taken(source.columns(partial), rows)) for partial in partials}
+        return added_up({partial: states.addends(partial).at(rows) for partial in partials}, of_row, count)
+    return {partial: source.fold(partial, of_row, count, taken(source.columns(partial), rows)) for partial in partials}
 
 
 def part_of(whole: NodePartials, leaf: Node, begin: int, end: int) -> NodePartials:
@@ -93,18 +94,28 @@ def states_of(states: Mapping[Partial, Columns], partials: Iterable[Partial], ro
 def truths(source: NodeRows, leaves: Sequence[Node]) -> tuple[Integers, Mask]:
     """For each leaf whether its predicate is TRUE in each cell, and the cell of each row.
 
-    Where there are too many cells, or they do not tell all, each row is a cell of its own.
+    Where there are too many cells, or they do not tell all, cells and groups that occur together are the cells.
     """
     dimensions = source.parent.node.dimensions
     cells = math.prod(dimension.size for dimension in dimensions)
     asked = [predicate for leaf in leaves if leaf.keep != source.keep for predicate in leaf.keep]
     by_cell = cells <= MOST_CELLS and all(source.tells(each) for predicate in asked for each in predicate.dimensions)
-    passes = np.ones((len(leaves), cells if by_cell else source.parent.rows), dtype=np.bool_)
+    kinds = None if by_cell else kinds_of(source)
+    one_of_each = source if kinds is None else source.at(kinds.first_rows)
+    passes = np.ones((len(leaves), cells if kinds is None else kinds.count), dtype=np.bool_)
     for own, leaf in zip(passes, leaves, strict=True):
         if leaf.keep != source.keep:
             (predicate,) = leaf.keep
-            own[:] = truth_of_cells(predicate, dimensions) if by_cell else truth(predicate, source)
-    return source.parent.cells if by_cell else np.arange(source.parent.rows), passes
+            own[:] = truth_of_cells(predicate, dimensions) if by_cell else truth(predicate, one_of_each)
+    return source.parent.cells if kinds is None else kinds.of_row, passes
+
+
+def kinds_of(source: NodeRows) -> Slots:
+    """Cells and groups that occur together."""
+    keys = Keys(source.parent.rows)
+    keys.extend(source.parent.cells, source.parent.node.cells)
+    keys.extend(source.own_groups.codes, source.own_groups.table.size)
+    return keys.slots()
 
 
 @lru_cache(maxsize=4_096)

@@ -10,9 +10,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.expressions.columns import built, canonical
-from headrace.kernel.slots import Codes, Keys
+from headrace.expressions.columns import built, canonical, raw
+from headrace.kernel.slots import Codes, Keys, find_slots, is_dense
 from headrace.model.expressions import Expression
 
 Integers = npt.NDArray[np.int64]
@@ -46,7 +47,7 @@ class Groups(Mapping[Expression, pa.Array]):
     def nbytes(self) -> int:
         return self.codes.nbytes + sum(int(column.nbytes) for column in self.table.columns.values())
 
-    def at(self, rows: Integers | slice) -> Groups:
+    def at(self, rows: Codes | Integers | slice) -> Groups:
         return Groups(self.table, self.codes[rows])
 
 
@@ -68,9 +69,20 @@ class Encoded:
 
 def encode(values: pa.Array) -> Encoded:
     """Equal values have equal numbers: NaN equals NaN, and -0.0 equals 0.0."""
+    if pa.types.is_int64(values.type) and len(values) and not values.null_count:
+        lowest, highest = (bound.as_py() for bound in pc.min_max(values).values())
+        if is_dense(highest - lowest + 1, len(values)):
+            return encode_dense(values, lowest, highest - lowest + 1)
     encoded = canonical(values).dictionary_encode()
     codes = np.asarray(encoded.indices.fill_null(len(encoded.dictionary)))
     return Encoded(codes.astype(np.int32, copy=False), encoded.dictionary)
+
+
+def encode_dense(values: pa.Array, lowest: int, size: int) -> Encoded:
+    """Whole numbers close to each other, by an array of all: several times faster than by a hash table."""
+    whole = raw(values)
+    found = find_slots(whole - lowest, size)
+    return Encoded(found.of_row.astype(np.int32), built(whole[found.first_rows], pa.int64()))
 
 
 def numbered(columns: Mapping[Expression, Encoded], rows: int) -> Groups:

@@ -32,7 +32,7 @@ def extend_keys_by(keys: Integers, codes: Codes, table: npt.NDArray[np.int32], s
 @compiled
 def dense_slots(keys: Integers, size: int, slots: Integers, first_rows: Integers) -> int:
     """Slots in order of first appearance, through an array of all keys below `size`; how many there are."""
-    known = np.full(size, EMPTY, dtype=np.int64)
+    known = np.full(size, EMPTY, dtype=np.int32)
     count = 0
     for row in range(len(keys)):
         slot = known[keys[row]]

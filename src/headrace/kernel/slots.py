@@ -57,10 +57,28 @@ class Keys:
         return find_slots(self.values, self.size)
 
 
+def is_dense(size: int, rows: int) -> bool:
+    """Whether an array of all keys is worth its memory."""
+    return size <= DENSE_KEYS and size <= 8 * rows + 64
+
+
+class Scratch:
+    """Arrays for the nodes of one source, one after the other: new memory costs more than what is done with it."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Integers] = {}
+
+    def take(self, name: str, length: int) -> Integers:
+        """What was in it is lost."""
+        if name not in self.arrays or len(self.arrays[name]) < length:
+            self.arrays[name] = np.empty(length, dtype=np.int64)
+        return self.arrays[name][:length]
+
+
 def find_slots(keys: Integers, size: int) -> Slots:
     """Slots in the order in which keys first appear; all keys are below `size`."""
     slots, first_rows = np.empty(len(keys), dtype=np.int64), np.empty(len(keys), dtype=np.int64)
-    if size <= DENSE_KEYS and size <= 8 * len(keys) + 64:
+    if is_dense(size, len(keys)):
         count = dense_slots(keys, size, slots, first_rows)
     else:
         count = hashed_slots(keys, FIRST_BITS, slots, first_rows)

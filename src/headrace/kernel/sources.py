@@ -19,7 +19,7 @@ from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.coding import codes_of
 from headrace.kernel.grouping import Encoded, Groups, coded, encode, numbered
 from headrace.kernel.partials import Integers, NodePartials
-from headrace.kernel.slots import Codes, Keys, Slots
+from headrace.kernel.slots import Codes, Keys, Scratch
 from headrace.kernel.states import KINDS
 from headrace.kernel.states_columns import Columns
 from headrace.kernel.totals import Addends, Totals, addends
@@ -40,6 +40,7 @@ class Source(Protocol):
     times_us: Integers
     keep: frozenset[Predicate]
     """The predicates whose rows are there."""
+    scratch: Scratch
 
     @property
     def rows(self) -> Rows | None:
@@ -71,7 +72,7 @@ class Source(Protocol):
         """What each row adds to the partial; no column if it is the row itself that counts."""
         ...
 
-    def fold(self, partial: Partial, slots: Slots, columns: Columns) -> Columns:
+    def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
         """The partial of each slot."""
         ...
 
@@ -93,6 +94,7 @@ class StreamRows:
         self.times_us = times_us
         self.finest = finest
         self.rows: Rows | None = None
+        self.scratch = Scratch()
         self.known_codes: dict[Dimension, Codes] = {}
         self.known_groups: dict[tuple[Expression, ...], Groups] = {}
         self.known_encoded: dict[Expression, Encoded] = {}
@@ -141,8 +143,8 @@ class StreamRows:
             self.known_addends[partial] = addends(partial, self.columns(partial), len(self.times_us))
         return self.known_addends[partial]
 
-    def fold(self, partial: Partial, slots: Slots, columns: Columns) -> Columns:
-        return KINDS[partial.kind].lift(slots.of_row, slots.count, *columns or (None,))
+    def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
+        return KINDS[partial.kind].lift(slots, count, *columns or (None,))
 
     def columns(self, partial: Partial) -> Columns:
         """NULL where the partial's FILTER is not TRUE."""
@@ -164,9 +166,12 @@ class NodeRows:
         self.keep = parent.node.keep
         self.times_us = parent.starts_us
         self.rows: Rows | None = None
+        self.scratch = Scratch()
+        self.functions = tuple(functions)
+        self.zone = zone
         self.own_groups = coded(parent.groups, parent.rows)
         table = self.own_groups.table
-        self.evaluation = Evaluation({}, table.size, functions, zone, table.columns)
+        self.evaluation = Evaluation({}, table.size, self.functions, zone, table.columns)
         self.places = {dimension.expression: place for place, dimension in enumerate(parent.node.dimensions)}
         self.known_codes: dict[Dimension, Codes] = {}
         self.known_groups: dict[tuple[Expression, ...], Groups] = {}
@@ -174,6 +179,14 @@ class NodeRows:
     @cached_property
     def span_us(self) -> tuple[int, int]:
         return span_of(self.times_us)
+
+    def at(self, rows: Rows) -> NodeRows:
+        """Some of the rows, without their states."""
+        own = self.parent
+        some = NodePartials(
+            own.node, own.starts_us[rows], own.ends_us[rows], own.cells[rows], self.own_groups.at(rows), {}
+        )
+        return NodeRows(some, self.functions, self.zone)
 
     def codes(self, dimension: Dimension) -> Codes:
         """From the node's own cells, or else from its groups."""
@@ -225,8 +238,8 @@ class NodeRows:
     def columns(self, partial: Partial) -> Columns:
         return self.parent.states[partial]
 
-    def fold(self, partial: Partial, slots: Slots, columns: Columns) -> Columns:
-        return KINDS[partial.kind].combine(slots.of_row, slots.count, columns)
+    def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
+        return KINDS[partial.kind].combine(slots, count, columns)
 
 
 class KeptRows:
@@ -244,6 +257,7 @@ class KeptRows:
         self.source = source
         self.rows = rows
         self.keep = keep
+        self.scratch = source.scratch
         self.times_us = np.take(source.times_us, rows)
         self.dimensions = dimensions
         self.own_cells = np.zeros(len(rows), dtype=np.int64) if cells is None else cells
@@ -280,8 +294,8 @@ class KeptRows:
             self.known_columns[partial] = taken(self.source.columns(partial), self.rows)
         return self.known_columns[partial]
 
-    def fold(self, partial: Partial, slots: Slots, columns: Columns) -> Columns:
-        return self.source.fold(partial, slots, columns)
+    def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
+        return self.source.fold(partial, slots, count, columns)
 
 
 def span_of(times_us: Integers) -> tuple[int, int]:
