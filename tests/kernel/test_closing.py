@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.kernel.answering import answer
-from headrace.kernel.closing import close, filled, group_slots, repeated_from
+from headrace.kernel.closing import close, filled, group_slots, repeated_from, window_totals
+from headrace.kernel.closing_loops import count_groups
 from headrace.kernel.leaf_rows import KNOWN_RANKINGS, KNOWN_ROWS, LeafRows, numbered_groups, ranked
 from headrace.model.query import Order
 from headrace.planner.sampling import Data
@@ -88,7 +89,14 @@ def test_each_row_is_in_a_slot_of_every_window_that_holds_it() -> None:
     slices, groups = rng.integers(0, 6, 200), np.sort(rng.integers(0, 30, 200))
     first_window, held_by = np.array([0, 0, 1, 1, 3, 4]), np.array([1, 3, 0, 2, 2, 1])
     leaf = LeafRows(np.arange(6), np.arange(6) + 1, slices, groups, np.arange(200), {})
-    counts, slots, group_of_slot = group_slots(leaf, first_window, held_by, 5)
+    counts = np.zeros(5, dtype=np.int64)
+    count_groups(groups, slices, first_window, held_by, counts)
+    slots, group_of_slot = group_slots(leaf, first_window, held_by, counts)
+    numbers = [rng.integers(-9, 9, 200), np.ones(200, dtype=np.int64)]
+    same_groups, totals = window_totals(leaf, first_window, held_by, counts, numbers)
+    rows = np.repeat(np.arange(200), held_by[slices])
+    assert list(same_groups) == list(group_of_slot)
+    assert [list(np.bincount(slots, own[rows])) for own in numbers] == [list(own) for own in totals]
     expected: dict[int, set[int]] = defaultdict(set)
     pairs = [
         (first_window[each] + nth, group)

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import Evaluated, built
 from headrace.expressions.evaluation import Evaluation
-from headrace.kernel.closing_loops import count_groups, find_window_slots
+from headrace.kernel.closing_loops import add_to_windows, count_groups, find_window_slots
 from headrace.kernel.leaf_rows import LeafRows, ranked, rows_by_group, rows_by_slice, taken
 from headrace.kernel.partials import Integers, NodePartials
 from headrace.kernel.states import KINDS, lower
 from headrace.kernel.states_columns import Columns
-from headrace.kernel.totals import Totals, added_up
+from headrace.kernel.totals import Totals
 from headrace.model.arrow import arrow_type
 from headrace.model.expressions import WINDOW_END, WINDOW_START, Expression
 from headrace.model.query import Query
@@ -113,8 +113,8 @@ def combined(query: Query, terms: Terms, parts: Sequence[Part], missed: Sequence
     held_by = np.maximum(last - first + 1, 0)
     instances = np.unique(repeated_from(first, held_by))
     complete = is_complete(query.window, instances, leaf, missed)
-    rows = np.repeat(leaf.order, held_by[leaf.slices])
     if not query.group_by:
+        rows = np.repeat(leaf.order, held_by[leaf.slices])
         whole, left_out = filled(instances if complete.all() else instances[complete], max_empty)
         shown = whole[is_complete(query.window, whole, leaf, missed)]
         slots = repeated_from(np.searchsorted(instances, first), held_by)
@@ -123,9 +123,9 @@ def combined(query: Query, terms: Terms, parts: Sequence[Part], missed: Sequence
             rows, slots = rows[slots >= 0], slots[slots >= 0]
         states = combined_states(parts, terms, rows, slots, len(shown))
         return Windows(shown, left_out, np.arange(len(shown)), {}, states)
-    counts, slots, groups = group_slots(leaf, np.searchsorted(instances, first), held_by, len(instances))
+    first_window, counts = np.searchsorted(instances, first), np.zeros(len(instances), dtype=np.int64)
+    groups, states = grouped_windows(parts, terms, leaf, first_window, held_by, counts)
     values = {tree: taken(leaf.values[term], groups) for tree, term in zip(query.group_by, terms.groups, strict=True)}
-    states = combined_states(parts, terms, rows, slots, len(groups))
     places = np.repeat(np.arange(len(instances)), counts)
     windows = Windows(instances, 0, places, values, states)
     return windows if complete.all() else only(windows, complete)
@@ -166,27 +166,57 @@ def only(windows: Windows, chosen: Mask) -> Windows:
     )
 
 
+def grouped_windows(
+    parts: Sequence[Part],
+    terms: Terms,
+    leaf: LeafRows,
+    first_window: Integers,
+    held_by: Integers,
+    counts: Integers,
+) -> tuple[Integers, Mapping[Partial, Columns]]:
+    """Of each slot, window by window, its group and its partials; `counts` gets the slots of each window."""
+    count_groups(leaf.groups, leaf.slices, first_window, held_by, counts)
+    states = parts[0].leaf.states
+    if len(parts) == 1 and isinstance(states, Totals):
+        needed = sorted(needed_partials(terms), key=repr)
+        groups, totals = window_totals(leaf, first_window, held_by, counts, [states.numbers[each] for each in needed])
+        return groups, Totals(dict(zip(needed, totals, strict=True)), states.bound)
+    slots, groups = group_slots(leaf, first_window, held_by, counts)
+    rows = np.repeat(leaf.order, held_by[leaf.slices])
+    return groups, combined_states(parts, terms, rows, slots, len(groups))
+
+
+def window_totals(
+    leaf: LeafRows, first_window: Integers, held_by: Integers, counts: Integers, numbers: Sequence[Integers]
+) -> tuple[Integers, Integers]:
+    """The group of each slot, and the numbers of rows added up there."""
+    slots = counts.sum()
+    groups, totals = np.empty(slots, dtype=np.int64), np.zeros((len(numbers), slots), dtype=np.int64)
+    by_group = leaf.groups, leaf.slices, leaf.order, first_window, held_by
+    own = np.stack(numbers) if numbers else np.empty((0, len(leaf.order)), dtype=np.int64)
+    add_to_windows(*by_group, np.cumsum(counts) - counts, own, groups, totals)
+    return groups, totals
+
+
 def group_slots(
-    leaf: LeafRows, first_window: Integers, held_by: Integers, windows: int
-) -> tuple[Integers, Integers, Integers]:
-    """How many groups each window has; the slots of each row, one for each window that holds it; the slots' groups."""
-    by_group = leaf.groups, leaf.slices, first_window, held_by
-    counts = np.zeros(windows, dtype=np.int64)
-    count_groups(*by_group, counts)
-    ends = np.cumsum(counts)
+    leaf: LeafRows, first_window: Integers, held_by: Integers, counts: Integers
+) -> tuple[Integers, Integers]:
+    """The slots of each row, one for each window that holds it; the slots' groups."""
     slots, groups = np.empty(held_by[leaf.slices].sum(), dtype=np.int64), np.empty(counts.sum(), dtype=np.int64)
-    find_window_slots(*by_group, ends - counts, slots, groups)
-    return counts, slots, groups
+    begins = np.cumsum(counts) - counts
+    find_window_slots(leaf.groups, leaf.slices, first_window, held_by, begins, slots, groups)
+    return slots, groups
+
+
+def needed_partials(terms: Terms) -> set[Partial]:
+    return {partial for partials in terms.partials.values() for partial in partials}
 
 
 def combined_states(
     parts: Sequence[Part], terms: Terms, rows: Integers, slots: Integers, count: int
 ) -> Mapping[Partial, Columns]:
     """The partials of each slot, to which the `rows` go, numbered through all parts."""
-    needed = {partial for partials in terms.partials.values() for partial in partials}
-    states = parts[0].leaf.states
-    if terms.groups and len(parts) == 1 and isinstance(states, Totals):
-        return added_up({partial: states.addends(partial).at(rows) for partial in needed}, slots, count)
+    needed = needed_partials(terms)
     spread: dict[Partial, list[tuple[Integers, Columns]]] = {partial: [] for partial in needed}
     begin = 0
     for part in parts:
@@ -238,6 +268,9 @@ def lowered(query: Query, terms: Terms, windows: Windows) -> tuple[dict[Expressi
     }
     errors = 0
     for aggregate, partials in terms.partials.items():
+        if isinstance(windows.states, Totals) and aggregate.function in ("count", "sum"):
+            known[aggregate] = built(windows.states.numbers[partials[0]], pa.int64())
+            continue
         result = lower(aggregate, {partial.kind: windows.states[partial] for partial in partials})
         errors += failures(result)
         known[aggregate] = result.values

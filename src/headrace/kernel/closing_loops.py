@@ -54,9 +54,35 @@ def find_window_slots(
     for row in range(len(groups)):
         group, first = groups[row], first_window[slices[row]]
         for window in range(first, first + held_by[slices[row]]):
-            if latest[window] != group:
-                latest[window] = group
-                group_of_slot[next_slots[window]] = group
-                next_slots[window] += 1
-            slots[place] = next_slots[window] - 1
+            slot = next_slots[window] - (latest[window] == group)
+            latest[window] = group
+            next_slots[window] = slot + 1
+            group_of_slot[slot] = group
+            slots[place] = slot
             place += 1
+
+
+@compiled
+def add_to_windows(
+    groups: Integers,
+    slices: Integers,
+    order: Integers,
+    first_window: Integers,
+    held_by: Integers,
+    next_slots: Integers,
+    numbers: Integers,
+    group_of_slot: Integers,
+    totals: Integers,
+) -> None:
+    """The same slots, into which the numbers of each row are added at once. Those of one kind lie together."""
+    latest = np.full(len(next_slots), -1, dtype=np.int64)
+    kinds = len(numbers)
+    for row in range(len(groups)):
+        group, first, place = groups[row], first_window[slices[row]], order[row]
+        for window in range(first, first + held_by[slices[row]]):
+            slot = next_slots[window] - (latest[window] == group)
+            latest[window] = group
+            next_slots[window] = slot + 1
+            group_of_slot[slot] = group
+            for kind in range(kinds):
+                totals[kind, slot] += numbers[kind, place]
