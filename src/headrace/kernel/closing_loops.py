@@ -76,13 +76,14 @@ def add_to_windows(
 ) -> None:
     """The same slots, into which the numbers of each row are added at once. Those of one kind lie together."""
     latest = np.full(len(next_slots), -1, dtype=np.int64)
-    kinds = len(numbers)
     for row in range(len(groups)):
-        group, first, place = groups[row], first_window[slices[row]], order[row]
-        for window in range(first, first + held_by[slices[row]]):
-            slot = next_slots[window] - (latest[window] == group)
+        group, held, place = groups[row], np.uint64(slices[row]), np.uint64(order[row])
+        first = first_window[held]
+        for each in range(first, first + held_by[held]):
+            window = np.uint64(each)
+            slot = np.uint64(next_slots[window] - (latest[window] == group))
             latest[window] = group
-            next_slots[window] = slot + 1
+            next_slots[window] = slot + np.uint64(1)
             group_of_slot[slot] = group
-            for kind in range(kinds):
+            for kind in range(len(numbers)):
                 totals[kind, slot] += numbers[kind, place]

@@ -26,7 +26,7 @@ def extend_keys(keys: Integers, codes: Codes, size: int) -> None:
 def extend_keys_by(keys: Integers, codes: Codes, table: npt.NDArray[np.int32], size: int) -> None:
     """The same through a table: keys * size + table[codes]."""
     for row in range(len(keys)):
-        keys[row] = keys[row] * size + table[codes[row]]
+        keys[row] = keys[row] * size + table[np.uint64(codes[row])]
 
 
 @compiled
@@ -35,11 +35,12 @@ def dense_slots(keys: Integers, size: int, slots: Integers, first_rows: Integers
     known = np.full(size, EMPTY, dtype=np.int32)
     count = 0
     for row in range(len(keys)):
-        slot = known[keys[row]]
+        key = np.uint64(keys[row])  # without a sign it can't count from the end, which would be tested
+        slot = known[key]
         if slot == EMPTY:
-            slot = count
-            known[keys[row]] = slot
-            first_rows[slot] = row
+            slot = np.int32(count)
+            known[key] = slot
+            first_rows[count] = row
             count += 1
         slots[row] = slot
     return count

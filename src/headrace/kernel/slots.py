@@ -47,7 +47,9 @@ class Keys:
         if self.size > MOST_KEYS // size:
             found = find_slots(self.values, self.size)
             self.values, self.size = found.of_row, found.count
-        if table is None:
+        if self.size == 1:
+            self.values = (codes if table is None else np.take(table, codes)).astype(np.int64)
+        elif table is None:
             extend_keys(self.values, codes, size)
         else:
             extend_keys_by(self.values, codes, table, size)
