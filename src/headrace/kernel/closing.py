@@ -177,9 +177,9 @@ def grouped_windows(
     """Of each slot, window by window, its group and its partials; `counts` gets the slots of each window."""
     count_groups(leaf.groups, leaf.slices, first_window, held_by, counts)
     states = parts[0].leaf.states
-    if len(parts) == 1 and isinstance(states, Totals):
-        needed = sorted(needed_partials(terms), key=repr)
-        groups, totals = window_totals(leaf, first_window, held_by, counts, [states.numbers[each] for each in needed])
+    needed = tuple(needed_partials(terms))
+    if needed and len(parts) == 1 and isinstance(states, Totals):
+        groups, totals = window_totals(leaf, first_window, held_by, counts, leaf.numbers(states, needed))
         return groups, Totals(dict(zip(needed, totals, strict=True)), states.bound)
     slots, groups = group_slots(leaf, first_window, held_by, counts)
     rows = np.repeat(leaf.order, held_by[leaf.slices])
@@ -187,14 +187,13 @@ def grouped_windows(
 
 
 def window_totals(
-    leaf: LeafRows, first_window: Integers, held_by: Integers, counts: Integers, numbers: Sequence[Integers]
+    leaf: LeafRows, first_window: Integers, held_by: Integers, counts: Integers, numbers: Integers
 ) -> tuple[Integers, Integers]:
     """The group of each slot, and the numbers of rows added up there."""
     slots = counts.sum()
     groups, totals = np.empty(slots, dtype=np.int64), np.zeros((len(numbers), slots), dtype=np.int64)
-    by_group = leaf.groups, leaf.slices, leaf.order, first_window, held_by
-    own = np.stack(numbers) if numbers else np.empty((0, len(leaf.order)), dtype=np.int64)
-    add_to_windows(*by_group, np.cumsum(counts) - counts, own, groups, totals)
+    begins = np.cumsum(counts) - counts
+    add_to_windows(leaf.groups, leaf.slices, first_window, held_by, begins, numbers, groups, totals)
     return groups, totals
 
 
@@ -208,8 +207,9 @@ def group_slots(
     return slots, groups
 
 
-def needed_partials(terms: Terms) -> set[Partial]:
-    return {partial for partials in terms.partials.values() for partial in partials}
+def needed_partials(terms: Terms) -> Mapping[Partial, None]:
+    """Each once."""
+    return dict.fromkeys(partial for partials in terms.partials.values() for partial in partials)
 
 
 def combined_states(
@@ -222,7 +222,7 @@ def combined_states(
     for part in parts:
         chosen = slice(None) if len(parts) == 1 else (rows >= begin) & (rows < begin + part.leaf.rows)
         own = rows[chosen] - begin
-        for partial in needed & part.partials:
+        for partial in needed.keys() & part.partials:
             state = tuple(taken(column, own) for column in part.leaf.states[partial])
             spread[partial].append((slots[chosen], state))
         begin += part.leaf.rows

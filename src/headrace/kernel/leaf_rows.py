@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import built
 from headrace.kernel.closing_loops import order_by_group
 from headrace.kernel.grouping import GroupTable, coded, encode, put_together
 from headrace.kernel.partials import Integers, NodePartials
 from headrace.kernel.slots import MOST_KEYS, find_slots
+from headrace.kernel.totals import Totals
 from headrace.model.expressions import Expression
 from headrace.model.query import Order
 
@@ -28,7 +30,8 @@ MEMORY = pa.system_memory_pool()
 class LeafRows:
     """Rows group by group, what queries over the same leaves share: the slice and the group of each, and its row there.
 
-    Slices have bounds. Groups are numbered in the order of results, and have values.
+    In a group they come by the ends of slices. Slices have bounds. Groups are numbered in the order of results, and
+    have values.
     """
 
     starts_us: Integers
@@ -37,6 +40,14 @@ class LeafRows:
     groups: Integers
     order: Integers
     values: Mapping[Expression, pa.Array]
+    known_numbers: dict[tuple[Partial, ...], Integers] = field(default_factory=dict)
+
+    def numbers(self, totals: Totals, partials: tuple[Partial, ...]) -> Integers:
+        """Of each partial those of all rows, in their order."""
+        if partials not in self.known_numbers:
+            ordered = [np.take(totals.numbers[partial], self.order) for partial in partials]
+            self.known_numbers[partials] = np.stack(ordered)
+        return self.known_numbers[partials]
 
 
 def rows_by_slice(parts: Sequence[NodePartials]) -> LeafRows:
@@ -67,10 +78,19 @@ def grouped(parts: Sequence[NodePartials], trees: tuple[Expression, ...]) -> Lea
     if ranking.count > MANY_GROUPS * len(numbers):
         present, numbers = np.unique(numbers, return_inverse=True)
         values = {tree: taken(column, present) for tree, column in values.items()}
-    order, ends = np.empty(len(numbers), dtype=np.int64), np.cumsum(np.bincount(numbers))
-    order_by_group(numbers, ends, order)
     starts_us, ends_us, slices = slices_of(parts)
+    order = by_number(numbers)
+    if (slices[1:] < slices[:-1]).any():
+        by_slice = by_number(slices)
+        order = by_slice[by_number(numbers[by_slice])]
     return LeafRows(starts_us, ends_us, slices[order], numbers[order], order, values)
+
+
+def by_number(numbers: Integers) -> Integers:
+    """The rows in the order of their numbers; those with the same one stay in order."""
+    order = np.empty(len(numbers), dtype=np.int64)
+    order_by_group(numbers, np.cumsum(np.bincount(numbers)), order)
+    return order
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,14 +132,16 @@ def numbered_groups(columns: Iterable[pa.Array]) -> tuple[Integers, Integers]:
 
 
 def slices_of(parts: Sequence[NodePartials]) -> tuple[Integers, Integers, Integers]:
-    """The starts and ends of slices, each leaf's apart; and the slice of each row."""
+    """The starts and ends of slices, each leaf's apart, in the order of ends; and the slice of each row."""
     found = [find_slots(part.starts_us, MOST_KEYS) for part in parts]
     begins = np.cumsum([0, *(each.count for each in found)])
-    return (
-        np.concatenate([part.starts_us[each.first_rows] for part, each in zip(parts, found, strict=True)]),
-        np.concatenate([part.ends_us[each.first_rows] for part, each in zip(parts, found, strict=True)]),
-        np.concatenate([each.of_row + begin for each, begin in zip(found, begins, strict=False)]),
-    )
+    starts_us = np.concatenate([part.starts_us[each.first_rows] for part, each in zip(parts, found, strict=True)])
+    ends_us = np.concatenate([part.ends_us[each.first_rows] for part, each in zip(parts, found, strict=True)])
+    of_row = np.concatenate([each.of_row + begin for each, begin in zip(found, begins, strict=False)])
+    by_end = np.argsort(ends_us, kind="stable")
+    places = np.empty(len(by_end), dtype=np.int64)
+    places[by_end] = np.arange(len(by_end))
+    return starts_us[by_end], ends_us[by_end], places[of_row]
 
 
 def ranked(values: pa.Array, order: Order | None = None) -> tuple[Integers, int]:
