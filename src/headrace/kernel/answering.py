@@ -33,7 +33,7 @@ from headrace.predicates import Dimension
 from headrace.predicates.dimensions import Codes
 
 BATCH_ROWS = 1_000_000
-CHUNK_ROWS = 250_000
+CHUNK_ROWS = 200_000
 """A column of so many numbers fits a processor's cache."""
 MANY_ROWS = 1 << 15
 """If queries have fewer partials on average, closing them in threads would only make these wait for each other."""

@@ -82,9 +82,10 @@ def combine(parts: Sequence[NodePartials]) -> NodePartials:
         return parts[0]
     whole = concatenate(parts)
     keys = Keys(whole.rows)
-    for column in (whole.starts_us, whole.ends_us, whole.cells):
-        numbered = find_slots(column, MOST_KEYS)
+    for times_us in (whole.starts_us, whole.ends_us):
+        numbered = find_slots(times_us, MOST_KEYS)
         keys.extend(numbered.of_row, numbered.count)
+    keys.extend(whole.cells, whole.node.cells)
     groups = coded(whole.groups, whole.rows)
     keys.extend(groups.codes, groups.table.size)
     slots = keys.slots()

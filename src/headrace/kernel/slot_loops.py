@@ -54,12 +54,18 @@ def place_of(key: int, bits: int) -> int:
 
 @compiled
 def hashed_slots(keys: Integers, bits: int, slots: Integers, first_rows: Integers) -> int:
-    """The same through an open-addressing table of 2 ** bits places, doubled whenever it is half full."""
+    """The same through an open-addressing table of 2 ** bits places, doubled whenever it is half full.
+
+    Equal keys often follow each other.
+    """
     table = np.full(1 << bits, EMPTY, dtype=np.int64)
     mask = (1 << bits) - 1
     count = 0
     for row in range(len(keys)):
         key = keys[row]
+        if row > 0 and key == keys[row - 1]:
+            slots[row] = slots[row - 1]
+            continue
         place = place_of(key, bits)
         slot = table[place]
         while slot != EMPTY and keys[first_rows[slot]] != key:

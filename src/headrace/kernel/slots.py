@@ -17,7 +17,7 @@ DENSE_KEYS = 1 << 20
 """A key space up to this size is an array, if the rows fill it at least by an eighth."""
 
 
-FIRST_BITS = 15
+FIRST_BITS = 10
 """Of a hash table, which grows as it fills."""
 
 
