@@ -81,10 +81,12 @@ def combine(parts: Sequence[NodePartials]) -> NodePartials:
     if len(parts) == 1:
         return parts[0]
     whole = concatenate(parts)
-    keys = Keys(whole.rows)
+    slices = Keys(whole.rows)
     for times_us in (whole.starts_us, whole.ends_us):
         numbered = find_slots(times_us, MOST_KEYS)
-        keys.extend(numbered.of_row, numbered.count)
+        slices.extend(numbered.of_row, numbered.count)
+    keys, found = Keys(whole.rows), slices.slots()  # anew: starts and ends that meet are few
+    keys.extend(found.of_row, found.count)
     keys.extend(whole.cells, whole.node.cells)
     groups = coded(whole.groups, whole.rows)
     keys.extend(groups.codes, groups.table.size)
