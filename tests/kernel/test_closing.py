@@ -10,16 +10,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.kernel.answering import answer
-from headrace.kernel.closing import (
-    KNOWN_ROWS,
-    LeafRows,
-    close,
-    filled,
-    group_slots,
-    numbered_groups,
-    ranked,
-    repeated_from,
-)
+from headrace.kernel.closing import close, filled, group_slots, repeated_from, window_totals
+from headrace.kernel.closing_loops import count_groups
+from headrace.kernel.leaf_rows import KNOWN_RANKINGS, KNOWN_ROWS, LeafRows, numbered_groups, ranked
 from headrace.model.query import Order
 from headrace.planner.sampling import Data
 from headrace.sql import parse_script
@@ -93,10 +86,17 @@ def test_ranks() -> None:
 
 def test_each_row_is_in_a_slot_of_every_window_that_holds_it() -> None:
     rng = np.random.default_rng(1)
-    slices, groups = rng.integers(0, 6, 200), np.sort(rng.integers(0, 30, 200))
+    groups, slices = np.sort(rng.integers([0, 0], [30, 6], (200, 2)).view("i8,i8"), axis=0).view(np.int64).T.copy()
     first_window, held_by = np.array([0, 0, 1, 1, 3, 4]), np.array([1, 3, 0, 2, 2, 1])
     leaf = LeafRows(np.arange(6), np.arange(6) + 1, slices, groups, np.arange(200), {})
-    counts, slots, group_of_slot = group_slots(leaf, first_window, held_by, 5)
+    counts = np.zeros(5, dtype=np.int64)
+    count_groups(groups, slices, first_window, held_by, counts)
+    slots, group_of_slot = group_slots(leaf, first_window, held_by, counts)
+    numbers = np.stack([rng.integers(-9, 9, 200), np.ones(200, dtype=np.int64)])
+    same_groups, totals = window_totals(leaf, first_window, held_by, counts, numbers)
+    rows = np.repeat(np.arange(200), held_by[slices])
+    assert list(same_groups) == list(group_of_slot)
+    assert [list(np.bincount(slots, own[rows])) for own in numbers] == [list(own) for own in totals]
     expected: dict[int, set[int]] = defaultdict(set)
     pairs = [
         (first_window[each] + nth, group)
@@ -129,3 +129,4 @@ def test_nothing_is_kept_of_leaves_that_are_gone() -> None:
     results("")
     gc.collect()
     assert not KNOWN_ROWS
+    assert not KNOWN_RANKINGS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -124,7 +125,7 @@ class Reader:
 
     def chunks(self, run: Run, rows: pa.Table) -> Iterator[Mapping[int, NodePartials]]:
         """The partials of the rows in pieces; what failed on them is counted."""
-        pieces = [rows.slice(begin, CHUNK_ROWS) for begin in range(0, rows.num_rows, CHUNK_ROWS)]
+        pieces = cut(rows, self.threads)
         for found, errors in in_order([partial(self.fold, piece) for piece in pieces], self.threads):
             yield found
             for name, failed in errors.items():
@@ -140,6 +141,13 @@ class Reader:
     def table_codes(self, positions: Mapping[str, Positions], dimension: Dimension) -> Codes | None:
         found = self.joiner.table_codes(dimension)
         return None if found is None else codes_by_table(found[1], positions[found[0]])
+
+
+def cut(rows: pa.Table, threads: int) -> list[pa.Table]:
+    """Into as many chunks for each thread, none too large."""
+    rounds = math.ceil(rows.num_rows / (CHUNK_ROWS * threads))
+    size = max(1, math.ceil(rows.num_rows / max(1, rounds * threads)))
+    return [rows.slice(begin, size) for begin in range(0, rows.num_rows, size)]
 
 
 def span_of(times: pa.ChunkedArray) -> Interval | None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +15,15 @@ import pyarrow.compute as pc
 from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import Evaluated, built
 from headrace.expressions.evaluation import Evaluation
-from headrace.kernel.closing_loops import count_groups, find_window_slots, order_by_group
-from headrace.kernel.partials import Integers, NodePartials, encode
-from headrace.kernel.slots import MOST_KEYS, find_slots
+from headrace.kernel.closing_loops import add_to_windows, count_groups, find_window_slots
+from headrace.kernel.leaf_rows import LeafRows, numbered_groups, ranked, rows_by_group, rows_by_slice, taken
+from headrace.kernel.partials import Integers, NodePartials
 from headrace.kernel.states import KINDS, lower
 from headrace.kernel.states_columns import Columns
+from headrace.kernel.totals import Totals
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.expressions import WINDOW_END, WINDOW_START, Expression
-from headrace.model.query import Order, Query
+from headrace.model.query import Query
 from headrace.model.schema import UserFunction
 from headrace.model.types import TIMESTAMP
 from headrace.model.windows import AnyWindow, Interval
@@ -33,8 +33,6 @@ from headrace.windows import Boundaries, bounds_of, instances_ending, instances_
 Mask = npt.NDArray[np.bool_]
 
 MAX_EMPTY = 1_000
-MEMORY = pa.system_memory_pool()
-"""Arrow's own pool gives memory of this size back at once, and to get it again takes longer than to fill it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,21 +77,6 @@ class Foreign(NamedTuple):
 
     boundaries: tuple[Boundaries, ...]
     span: Interval
-
-
-@dataclass(frozen=True, eq=False)
-class LeafRows:
-    """Rows group by group, what queries over the same leaves share: the slice and the group of each, and its row there.
-
-    Slices have bounds. Groups are numbered in the order of results, and have values.
-    """
-
-    starts_us: Integers
-    ends_us: Integers
-    slices: Integers
-    groups: Integers
-    order: Integers
-    values: Mapping[Expression, pa.Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,8 +169,8 @@ def combined(
     held_by = np.maximum(last - first + 1, 0)
     instances = np.unique(repeated_from(first, held_by))
     complete = is_complete(query.window, instances, leaf, unknown)
-    rows = np.repeat(leaf.order, held_by[leaf.slices])
     if not query.group_by:
+        rows = np.repeat(leaf.order, held_by[leaf.slices])
         before = None if due is None or due.last_end_us is None else last_ending(query.window, due.last_end_us)
         whole, left_out = filled(instances if complete.all() else instances[complete], max_empty, before)
         shown = whole[is_complete(query.window, whole, leaf, unknown)]
@@ -197,9 +180,9 @@ def combined(
             rows, slots = rows[slots >= 0], slots[slots >= 0]
         states = combined_states(parts, terms, rows, slots, len(shown))
         return Windows(shown, left_out, np.arange(len(shown)), {}, states)
-    counts, slots, groups = group_slots(leaf, np.searchsorted(instances, first), held_by, len(instances))
+    first_window, counts = np.searchsorted(instances, first), np.zeros(len(instances), dtype=np.int64)
+    groups, states = grouped_windows(parts, terms, leaf, first_window, held_by, counts)
     values = {tree: taken(leaf.values[term], groups) for tree, term in zip(query.group_by, terms.groups, strict=True)}
-    states = combined_states(parts, terms, rows, slots, len(groups))
     places = np.repeat(np.arange(len(instances)), counts)
     windows = Windows(instances, 0, places, values, states)
     return windows if complete.all() else only(windows, complete)
@@ -257,30 +240,63 @@ def only(windows: Windows, chosen: Mask) -> Windows:
     )
 
 
+def grouped_windows(
+    parts: Sequence[Part],
+    terms: Terms,
+    leaf: LeafRows,
+    first_window: Integers,
+    held_by: Integers,
+    counts: Integers,
+) -> tuple[Integers, Mapping[Partial, Columns]]:
+    """Of each slot, window by window, its group and its partials; `counts` gets the slots of each window."""
+    count_groups(leaf.groups, leaf.slices, first_window, held_by, counts)
+    states = parts[0].leaf.states
+    needed = tuple(needed_partials(terms))
+    if needed and len(parts) == 1 and isinstance(states, Totals):
+        groups, totals = window_totals(leaf, first_window, held_by, counts, leaf.numbers(states, needed))
+        return groups, Totals(dict(zip(needed, totals, strict=True)), states.bound)
+    slots, groups = group_slots(leaf, first_window, held_by, counts)
+    rows = np.repeat(leaf.order, held_by[leaf.slices])
+    return groups, combined_states(parts, terms, rows, slots, len(groups))
+
+
+def window_totals(
+    leaf: LeafRows, first_window: Integers, held_by: Integers, counts: Integers, numbers: Integers
+) -> tuple[Integers, Integers]:
+    """The group of each slot, and the numbers of rows added up there."""
+    slots = counts.sum()
+    groups, totals = np.empty(slots, dtype=np.int64), np.zeros((len(numbers), slots), dtype=np.int64)
+    begins = np.cumsum(counts) - counts
+    add_to_windows(leaf.groups, leaf.slices, first_window, held_by, begins, numbers, groups, totals)
+    return groups, totals
+
+
 def group_slots(
-    leaf: LeafRows, first_window: Integers, held_by: Integers, windows: int
-) -> tuple[Integers, Integers, Integers]:
-    """How many groups each window has; the slots of each row, one for each window that holds it; the slots' groups."""
-    by_group = leaf.groups, leaf.slices, first_window, held_by
-    counts = np.zeros(windows, dtype=np.int64)
-    count_groups(*by_group, counts)
-    ends = np.cumsum(counts)
+    leaf: LeafRows, first_window: Integers, held_by: Integers, counts: Integers
+) -> tuple[Integers, Integers]:
+    """The slots of each row, one for each window that holds it; the slots' groups."""
     slots, groups = np.empty(held_by[leaf.slices].sum(), dtype=np.int64), np.empty(counts.sum(), dtype=np.int64)
-    find_window_slots(*by_group, ends - counts, slots, groups)
-    return counts, slots, groups
+    begins = np.cumsum(counts) - counts
+    find_window_slots(leaf.groups, leaf.slices, first_window, held_by, begins, slots, groups)
+    return slots, groups
+
+
+def needed_partials(terms: Terms) -> Mapping[Partial, None]:
+    """Each once."""
+    return dict.fromkeys(partial for partials in terms.partials.values() for partial in partials)
 
 
 def combined_states(
     parts: Sequence[Part], terms: Terms, rows: Integers, slots: Integers, count: int
 ) -> Mapping[Partial, Columns]:
     """The partials of each slot, to which the `rows` go, numbered through all parts."""
-    needed = {partial for partials in terms.partials.values() for partial in partials}
+    needed = needed_partials(terms)
     spread: dict[Partial, list[tuple[Integers, Columns]]] = {partial: [] for partial in needed}
     begin = 0
     for part in parts:
         chosen = slice(None) if len(parts) == 1 else (rows >= begin) & (rows < begin + part.leaf.rows)
         own = rows[chosen] - begin
-        for partial in needed & part.partials:
+        for partial in needed.keys() & part.partials:
             state = tuple(taken(column, own) for column in part.leaf.states[partial])
             spread[partial].append((slots[chosen], state))
         begin += part.leaf.rows
@@ -294,10 +310,6 @@ def combined_state(partial: Partial, found: Sequence[tuple[Integers, Columns]], 
         slots = np.concatenate([own for own, _ in found])
         state = tuple(pa.concat_arrays(columns) for columns in zip(*(each for _, each in found), strict=True))
     return KINDS[partial.kind].combine(slots, count, state)
-
-
-def taken(column: pa.Array, rows: Integers) -> pa.Array:
-    return pc.take(column, built(rows, pa.int64()), boundscheck=False, memory_pool=MEMORY)
 
 
 def repeated_from(first: Integers, counts: Integers) -> Integers:
@@ -322,67 +334,6 @@ def filled(present: Integers, max_empty: int, before: int | None = None) -> tupl
     return np.sort(np.concatenate([present, empty])), int((gaps - shown).sum())
 
 
-# Rows of leaves
-
-
-def rows_by_slice(parts: Sequence[NodePartials]) -> LeafRows:
-    """Of leaves without groups: each row is a slice."""
-    starts_us = np.concatenate([part.starts_us for part in parts])
-    ends_us = np.concatenate([part.ends_us for part in parts])
-    rows = np.arange(len(starts_us))
-    return LeafRows(starts_us, ends_us, rows, np.zeros(len(rows), dtype=np.int64), rows, {})
-
-
-KNOWN_ROWS: WeakKeyDictionary[NodePartials, dict[tuple[Expression, ...], LeafRows]] = WeakKeyDictionary()
-"""Of leaves that are in memory, since many queries may have the same one."""
-
-
-def rows_by_group(parts: Sequence[NodePartials], groups: tuple[Expression, ...]) -> LeafRows:
-    if len(parts) > 1:
-        return grouped(parts, groups)
-    known = KNOWN_ROWS.setdefault(parts[0], {})
-    if groups not in known:
-        known[groups] = grouped(parts, groups)
-    return known[groups]
-
-
-def grouped(parts: Sequence[NodePartials], trees: tuple[Expression, ...]) -> LeafRows:
-    columns = [pa.concat_arrays([part.groups[tree] for part in parts]) for tree in trees]
-    groups, first_rows = numbered_groups(columns)
-    order, ends = np.empty(len(groups), dtype=np.int64), np.cumsum(np.bincount(groups))
-    order_by_group(groups, ends, order)
-    starts_us, ends_us, slices = slices_of(parts)
-    values = {tree: taken(column, first_rows) for tree, column in zip(trees, columns, strict=True)}
-    return LeafRows(starts_us, ends_us, slices[order], groups[order], order, values)
-
-
-def numbered_groups(columns: Iterable[pa.Array]) -> tuple[Integers, Integers]:
-    """Of each row the number of its group, in the order of results; of each group its first row."""
-    keys, size = np.zeros(1, dtype=np.int64), 1
-    for column in columns:
-        ranks, distinct = ranked(column)
-        if size > MOST_KEYS // distinct:
-            known, keys = np.unique(keys, return_inverse=True)
-            size = len(known)
-        keys, size = keys * distinct + ranks, size * distinct
-    found = find_slots(keys, size)
-    by_key = np.argsort(keys[found.first_rows])
-    numbers = np.empty(found.count, dtype=np.int64)
-    numbers[by_key] = np.arange(found.count)
-    return numbers[found.of_row], found.first_rows[by_key]
-
-
-def slices_of(parts: Sequence[NodePartials]) -> tuple[Integers, Integers, Integers]:
-    """The starts and ends of slices, each leaf's apart; and the slice of each row."""
-    found = [find_slots(part.starts_us, MOST_KEYS) for part in parts]
-    begins = np.cumsum([0, *(each.count for each in found)])
-    return (
-        np.concatenate([part.starts_us[each.first_rows] for part, each in zip(parts, found, strict=True)]),
-        np.concatenate([part.ends_us[each.first_rows] for part, each in zip(parts, found, strict=True)]),
-        np.concatenate([each.of_row + begin for each, begin in zip(found, begins, strict=False)]),
-    )
-
-
 # Partials to results
 
 
@@ -397,6 +348,9 @@ def lowered(query: Query, terms: Terms, windows: Windows) -> tuple[dict[Expressi
     }
     errors = 0
     for aggregate, partials in terms.partials.items():
+        if isinstance(windows.states, Totals) and aggregate.function in ("count", "sum"):
+            known[aggregate] = built(windows.states.numbers[partials[0]], pa.int64())
+            continue
         result = lower(aggregate, {partial.kind: windows.states[partial] for partial in partials})
         errors += failures(result)
         known[aggregate] = result.values
@@ -413,16 +367,3 @@ def in_order(query: Query, places: Integers, orders: Sequence[pa.Array]) -> Inte
     if query.limit is None:
         return rows
     return rows[np.arange(len(rows)) - np.searchsorted(places, places) < query.limit]
-
-
-def ranked(values: pa.Array, order: Order | None = None) -> tuple[Integers, int]:
-    """Of each value a number that sorts as ORDER BY says, by itself NULL first; all are below the second result."""
-    encoded = encode(values)
-    by_value = np.asarray(pc.sort_indices(encoded.dictionary))
-    if order is not None and order.descending:
-        by_value = by_value[::-1]
-    nulls_first = order is None or order.nulls_first
-    ranks = np.empty(encoded.size, dtype=np.int64)
-    ranks[by_value] = np.arange(len(by_value)) + nulls_first
-    ranks[len(by_value)] = 0 if nulls_first else len(by_value)
-    return ranks[encoded.codes], encoded.size

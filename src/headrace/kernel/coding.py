@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.expressions.columns import raw
-from headrace.kernel.coding_loops import Integers, count_reached, find_slices, rank_doubles
+from headrace.kernel.coding_loops import Integers, count_few_reached, count_reached, find_slices, rank_doubles
 from headrace.model.types import MAX_BIGINT
 from headrace.predicates import Dimension, Kind
 from headrace.predicates.dimensions import NULL_CELL, Codes
@@ -18,6 +18,8 @@ from headrace.windows import Boundaries, Slices, slices_between, slices_holding
 
 TABLE_BITS = 12
 FEW_BOUNDARIES = 1 << 16
+FEW_CUTS = 8
+"""So many are compared with every number sooner than it is known which."""
 
 
 class Cuts(NamedTuple):
@@ -36,9 +38,13 @@ def codes_of(dimension: Dimension, values: pa.Array) -> Codes:
         return np.take(fine.coarsen(dimension), codes_of(fine, values))
     if dimension.kind != Kind.INTERVAL or not (is_double or pa.types.is_int64(values.type)):
         return dimension.codes(values)
-    cells = np.empty(len(values), dtype=np.int32)
     cuts = cuts_of(dimension, is_double)
-    count_reached(raw(values, np.int64), is_double, cuts.ranks, cuts.shift, cuts.table, cells)
+    if is_double or len(cuts.ranks) > FEW_CUTS:
+        cells = np.empty(len(values), dtype=np.int32)
+        count_reached(raw(values, np.int64), is_double, cuts.ranks, cuts.shift, cuts.table, cells)
+    else:
+        cells = np.ones(len(values), dtype=np.int32)
+        count_few_reached(raw(values, np.int64), cuts.ranks, cells)
     if values.null_count:
         cells[np.asarray(values.is_null())] = NULL_CELL
     return cells
@@ -66,15 +72,19 @@ def cuts_of(dimension: Dimension, is_double: bool) -> Cuts:
     return Cuts(ranks, shift, np.searchsorted(ranks, np.array(begins), side="left").astype(np.int32))
 
 
+def slices_within(boundaries: tuple[Boundaries, ...], first_us: int, last_us: int) -> Slices | None:
+    """Those of a span of times; None if there might be many."""
+    span_us = last_us - first_us + 2 * max(part.period_us for part in boundaries)
+    if sum(len(part.residues_us) * span_us / part.period_us for part in boundaries) > FEW_BOUNDARIES:
+        return None
+    return slices_between(boundaries, first_us, last_us + 1)
+
+
 def slice_codes(boundaries: tuple[Boundaries, ...], times_us: Integers) -> tuple[Slices, Codes]:
     """As `slices_holding`, with a search that is made for times that come about in order."""
-    if not len(times_us):
+    slices = slices_within(boundaries, int(times_us.min()), int(times_us.max())) if len(times_us) else None
+    if slices is None:
         return slices_holding(boundaries, times_us)
-    first, last = int(times_us.min()), int(times_us.max())
-    span_us = last - first + 2 * max(part.period_us for part in boundaries)
-    if sum(len(part.residues_us) * span_us / part.period_us for part in boundaries) > FEW_BOUNDARIES:
-        return slices_holding(boundaries, times_us)
-    slices = slices_between(boundaries, first, last + 1)
     codes = np.empty(len(times_us), dtype=np.int32)
     find_slices(times_us, slices.starts_us, codes)
     return slices, codes

@@ -54,9 +54,30 @@ def count_reached(
 
 
 @compiled
+def count_few_reached(numbers: Integers, cuts: Integers, cells: npt.NDArray[np.int32]) -> None:
+    """The same, into ones, without a branch: several numbers at once."""
+    for cut in cuts:
+        for row in range(len(numbers)):
+            cells[row] += np.int32(numbers[row] >= cut)
+
+
+@compiled
 def rank_doubles(bits: Integers, ranks: Integers) -> None:
     for row in range(len(bits)):
         ranks[row] = rank_of(bits[row])
+
+
+@compiled
+def last_reached(starts_us: Integers, time_us: int) -> int:
+    """The place of the last start at or before a time."""
+    low, high = 0, len(starts_us)
+    while low < high:
+        middle = (low + high) >> 1
+        if starts_us[middle] <= time_us:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
 
 
 @compiled
@@ -67,12 +88,5 @@ def find_slices(times_us: Integers, starts_us: Integers, codes: npt.NDArray[np.i
     for row in range(len(times_us)):
         time_us = times_us[row]
         if time_us < starts_us[current] or (current + 1 < count and time_us >= starts_us[current + 1]):
-            low, high = 0, count
-            while low < high:
-                middle = (low + high) >> 1
-                if starts_us[middle] <= time_us:
-                    low = middle + 1
-                else:
-                    high = middle
-            current = low - 1
+            current = last_reached(starts_us, time_us)
         codes[row] = current

@@ -12,17 +12,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.kernel.coding import slice_codes
+from headrace.aggregates.partials import Partial
 from headrace.kernel.fanning import fan_out, is_fanned_out
 from headrace.kernel.partials import (
+    Integers,
     NodePartials,
     combine,
     concatenate,
-    ordered_groups,
     ordered_partials,
 )
-from headrace.kernel.slots import MOST_KEYS, Keys, find_slots
+from headrace.kernel.placing import place_rows
+from headrace.kernel.slots import MOST_KEYS, find_slots
 from headrace.kernel.sources import MOST_CELLS, KeptRows, NodeRows, Source, truth
+from headrace.kernel.states_columns import Columns
+from headrace.kernel.totals import added_up
 from headrace.kernel.workers import in_order
 from headrace.model.expressions import Expression
 from headrace.model.schema import UserFunction
@@ -49,25 +52,17 @@ def compute(node: Node, source: Source) -> NodePartials:
 
 def fold_all(node: Node, source: Source) -> NodePartials:
     """From the rows that the node keeps; others than those do no harm where it keeps several predicates' rows."""
-    slices, of_row = slice_codes(node.boundaries, source.times_us)
-    cells = source.cells(node.dimensions)
-    keys = Keys(len(of_row))
-    keys.extend(of_row, len(slices.starts_us))
-    keys.extend(cells, node.cells)
-    groups = {tree: source.group(tree) for tree in ordered_groups(node)}
-    for encoded in groups.values():
-        keys.extend(encoded.codes, encoded.size)
-    slots = keys.slots()
-    first = slots.first_rows
-    slice_of_slot = of_row[first]
-    return NodePartials(
-        node,
-        slices.starts_us[slice_of_slot],
-        slices.ends_us[slice_of_slot],
-        cells[first],
-        {tree: encoded.values(first) for tree, encoded in groups.items()},
-        {partial: source.fold(partial, slots, source.columns(partial)) for partial in ordered_partials(node)},
-    )
+    placed = place_rows(node, source)
+    states = fold_states(ordered_partials(node), source, placed.slots, placed.count)
+    return NodePartials(node, placed.starts_us, placed.ends_us, placed.cells, placed.groups, states)
+
+
+def fold_states(partials: Iterable[Partial], source: Source, slots: Integers, count: int) -> Mapping[Partial, Columns]:
+    found = {partial: source.addends(partial) for partial in partials}
+    plain = {partial: own for partial, own in found.items() if own is not None}
+    if len(plain) == len(found):
+        return added_up(plain, slots, count)
+    return {partial: source.fold(partial, slots, count, source.columns(partial)) for partial in found}
 
 
 # Filters

@@ -17,7 +17,7 @@ def count_passing(cells: Integers, passes: Mask, counts: Integers) -> None:
     for leaf in range(len(passes)):
         count = 0
         for row in range(len(cells)):
-            count += passes[leaf, cells[row]]
+            count += passes[leaf, np.uint64(cells[row])]
         counts[leaf] = count
 
 
@@ -26,7 +26,7 @@ def take_passing(
     cells: Integers,
     passes: Mask,
     slices: Integers,
-    groups: Integers,
+    groups: npt.NDArray[np.int32],
     firsts: Integers,
     rows: Integers,
     keys: Integers,
@@ -35,7 +35,7 @@ def take_passing(
     taken = 0
     for leaf in range(len(passes)):
         for row in range(len(cells)):
-            if passes[leaf, cells[row]]:
+            if passes[leaf, np.uint64(cells[row])]:
                 rows[taken] = row
-                keys[taken] = firsts[leaf, slices[row]] + groups[row]
+                keys[taken] = firsts[leaf, np.uint64(slices[row])] + groups[row]
                 taken += 1

@@ -2,6 +2,7 @@
 
 `valid` says which rows count; None means all, for which numba makes a second form without the test. `seen` tells which
 slots got something. Sums of whole numbers are several 64-bit words each, the least significant first, as in Arrow.
+Slots lose their sign: with it, each would be tested whether it counts from the end.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ SCALE = 2.0**128
 def count_rows(slots: Integers, valid: Flags | None, counts: Integers) -> None:
     for row in range(len(slots)):
         if valid is None or valid[row]:
-            counts[slots[row]] += 1
+            counts[np.uint64(slots[row])] += 1
 
 
 @compiled
 def add_counts(slots: Integers, values: Integers, counts: Integers) -> None:
     for row in range(len(slots)):
-        counts[slots[row]] += values[row]
+        counts[np.uint64(slots[row])] += values[row]
 
 
 # Whole numbers
 
 
 @compiled
-def add_word(totals: Integers, slot: int, place: int, word: int, carry: int) -> int:
+def add_word(totals: Integers, slot: np.uint64, place: int, word: int, carry: int) -> int:
     """To one word of a number; what is carried to the next. Flipping the first bit compares as without a sign."""
     before = totals[slot, place] + word
     after = before + carry
@@ -51,7 +52,7 @@ def add_word(totals: Integers, slot: int, place: int, word: int, carry: int) -> 
 def add_integers(slots: Integers, values: Integers, valid: Flags | None, totals: Integers, seen: Flags) -> None:
     for row in range(len(slots)):
         if valid is None or valid[row]:
-            slot, value = slots[row], values[row]
+            slot, value = np.uint64(slots[row]), values[row]
             totals[slot, 1] += (value >> 63) + add_word(totals, slot, 0, value, 0)
             seen[slot] = True
 
@@ -62,7 +63,7 @@ def add_words(slots: Integers, words: Integers, valid: Flags | None, totals: Int
     last = words.shape[1] - 1
     for row in range(len(slots)):
         if valid is None or valid[row]:
-            slot, carry = slots[row], 0
+            slot, carry = np.uint64(slots[row]), 0
             for place in range(totals.shape[1]):
                 word = words[row, place] if place <= last else words[row, last] >> 63
                 carry = add_word(totals, slot, place, word, carry)
@@ -73,7 +74,7 @@ def add_words(slots: Integers, words: Integers, valid: Flags | None, totals: Int
 
 
 @compiled
-def add_to(totals: Doubles, slot: int, value: float) -> None:
+def add_to(totals: Doubles, slot: np.uint64, value: float) -> None:
     """Knuth's TwoSum: what the addition loses, without a branch."""
     before = totals[slot, 0]
     after = before + value
@@ -86,8 +87,9 @@ def add_to(totals: Doubles, slot: int, value: float) -> None:
 def add_doubles(slots: Integers, values: Doubles, valid: Flags | None, totals: Doubles, seen: Flags) -> None:
     for row in range(len(slots)):
         if valid is None or valid[row]:
-            add_to(totals, slots[row], values[row])
-            seen[slots[row]] = True
+            slot = np.uint64(slots[row])
+            add_to(totals, slot, values[row])
+            seen[slot] = True
 
 
 @compiled
@@ -102,7 +104,7 @@ def add_scaled(
 ) -> None:
     """Only into `wanted` slots: finite numbers divided by SCALE, others apart. An infinite rest marks a scaled one."""
     for row in range(len(slots)):
-        slot, value, rest = slots[row], values[row], rests[row]
+        slot, value, rest = np.uint64(slots[row]), values[row], rests[row]
         if not wanted[slot] or (valid is not None and not valid[row]):
             continue
         if math.isinf(rest):
@@ -120,7 +122,7 @@ def add_deviations(
 ) -> None:
     """Beside each slot's squared deviations from its center, the deviations: they would be 0 if it were exact."""
     for row in range(len(slots)):
-        slot, count = slots[row], counts[row]
+        slot, count = np.uint64(slots[row]), counts[row]
         if count > 0:
             deviation = means[row] - centers[slot]
             sums[slot, 0] += squares[row] + count * deviation * deviation
@@ -136,7 +138,7 @@ def keep_least(
 ) -> None:
     for row in range(len(slots)):
         if valid is None or valid[row]:
-            slot, value = slots[row], values[row]
+            slot, value = np.uint64(slots[row]), values[row]
             held = best[slot]
             best[slot] = value if (value < held) | (held != held) else held
             seen[slot] = True
@@ -148,7 +150,7 @@ def keep_greatest(
 ) -> None:
     for row in range(len(slots)):
         if valid is None or valid[row]:
-            slot, value = slots[row], values[row]
+            slot, value = np.uint64(slots[row]), values[row]
             held = best[slot]
             best[slot] = value if (value > held) | (value != value) else held
             seen[slot] = True

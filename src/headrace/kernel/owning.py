@@ -5,17 +5,21 @@ A state directory is laid out by it, so it must never change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import raw
-from headrace.kernel.partials import Integers, NodePartials, encode, ordered_groups
+from headrace.kernel.grouping import coded, encode
+from headrace.kernel.partials import Integers, NodePartials, ordered_groups
+from headrace.kernel.states_columns import Columns
 from headrace.kernel.string_loops import number_strings
 from headrace.kernel.strings import buffers
+from headrace.kernel.totals import Totals
 
 Words = npt.NDArray[np.uint64]
 
@@ -35,13 +39,14 @@ def split(part: NodePartials, reducers: int) -> Iterator[tuple[int, NodePartials
 
 
 def owner_of(part: NodePartials, reducers: int) -> Integers:
-    words = np.zeros(part.rows, dtype=np.uint64)
+    groups = coded(part.groups, part.rows)
+    words = np.zeros(groups.table.size, dtype=np.uint64)
     for tree in ordered_groups(part.node):
-        encoded = encode(part.groups[tree])
+        encoded = encode(groups.table.columns[tree])
         known = np.append(numbers_of(encoded.dictionary), np.uint64(0))
         words = mixed(words, known[encoded.codes])
     owners: Integers = ((words >> UPPER) % np.uint64(reducers)).astype(np.int64)
-    return owners
+    return owners[groups.codes]
 
 
 def mixed(words: Words, more: Words) -> Words:
@@ -64,12 +69,18 @@ def numbers_of(values: pa.Array) -> Words:
 
 
 def taken(part: NodePartials, rows: Integers) -> NodePartials:
-    chosen = pa.array(rows)
     return replace(
         part,
         starts_us=part.starts_us[rows],
         ends_us=part.ends_us[rows],
         cells=part.cells[rows],
-        groups={tree: values.take(chosen) for tree, values in part.groups.items()},
-        states={partial: tuple(column.take(chosen) for column in state) for partial, state in part.states.items()},
+        groups=coded(part.groups, part.rows).at(rows),
+        states=states_at(part.states, rows),
     )
+
+
+def states_at(states: Mapping[Partial, Columns], rows: Integers) -> Mapping[Partial, Columns]:
+    if isinstance(states, Totals):
+        return Totals({partial: own[rows] for partial, own in states.numbers.items()}, states.bound)
+    chosen = pa.array(rows)
+    return {partial: tuple(column.take(chosen) for column in state) for partial, state in states.items()}

@@ -12,9 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.aggregates.partials import Partial
-from headrace.expressions.columns import canonical
+from headrace.kernel import grouping, totals
+from headrace.kernel.grouping import Groups, coded
 from headrace.kernel.slots import MOST_KEYS, Codes, Keys, Slots, find_slots
 from headrace.kernel.states import KINDS
+from headrace.kernel.states_columns import Columns
+from headrace.kernel.totals import Totals
 from headrace.model.expressions import Expression
 from headrace.planner.nodes import Node
 
@@ -41,8 +44,7 @@ class NodePartials:
 
     @property
     def nbytes(self) -> int:
-        columns = [*self.groups.values(), *(column for state in self.states.values() for column in state)]
-        return 3 * self.starts_us.nbytes + sum(int(column.nbytes) for column in columns)
+        return 3 * self.starts_us.nbytes + bytes_of_groups(self.groups) + bytes_of_states(self.states)
 
     def digits(self, place: int) -> Codes:
         """The cell of each row in the dimension at `place`."""
@@ -62,27 +64,16 @@ def ordered_partials(node: Node) -> tuple[Partial, ...]:
     return tuple(sorted(node.partials, key=repr))
 
 
-@dataclass(frozen=True, eq=False)
-class Encoded:
-    """Values as numbers into a dictionary; NULL is the number behind the last."""
-
-    codes: Codes
-    dictionary: pa.Array
-
-    @property
-    def size(self) -> int:
-        return len(self.dictionary) + 1
-
-    def values(self, rows: Integers) -> pa.Array:
-        codes = self.codes[rows]
-        return self.dictionary.take(pa.array(codes, mask=codes == len(self.dictionary)))
+def bytes_of_groups(groups: Mapping[Expression, pa.Array]) -> int:
+    if isinstance(groups, Groups):
+        return groups.nbytes
+    return sum(int(column.nbytes) for column in groups.values())
 
 
-def encode(values: pa.Array) -> Encoded:
-    """Equal values have equal numbers: NaN equals NaN, and -0.0 equals 0.0."""
-    encoded = canonical(values).dictionary_encode()
-    codes = np.asarray(encoded.indices.fill_null(len(encoded.dictionary))).astype(np.int32)
-    return Encoded(codes, encoded.dictionary)
+def bytes_of_states(states: Mapping[Partial, Columns]) -> int:
+    if isinstance(states, Totals):
+        return states.nbytes
+    return sum(int(column.nbytes) for state in states.values() for column in state)
 
 
 def combine(parts: Sequence[NodePartials]) -> NodePartials:
@@ -90,44 +81,50 @@ def combine(parts: Sequence[NodePartials]) -> NodePartials:
     if len(parts) == 1:
         return parts[0]
     whole = concatenate(parts)
-    keys = Keys(whole.rows)
-    for column in (whole.starts_us, whole.ends_us, whole.cells):
-        numbered = find_slots(column, MOST_KEYS)
-        keys.extend(numbered.of_row.astype(np.int32), numbered.count)
-    for values in whole.groups.values():
-        encoded = encode(values)
-        keys.extend(encoded.codes, encoded.size)
-    return merged(whole, keys.slots())
-
-
-def merged(whole: NodePartials, slots: Slots) -> NodePartials:
+    slices = Keys(whole.rows)
+    for times_us in (whole.starts_us, whole.ends_us):
+        numbered = find_slots(times_us, MOST_KEYS)
+        slices.extend(numbered.of_row, numbered.count)
+    keys, found = Keys(whole.rows), slices.slots()  # anew: starts and ends that meet are few
+    keys.extend(found.of_row, found.count)
+    keys.extend(whole.cells, whole.node.cells)
+    groups = coded(whole.groups, whole.rows)
+    keys.extend(groups.codes, groups.table.size)
+    slots = keys.slots()
     first = slots.first_rows
     return NodePartials(
         whole.node,
         whole.starts_us[first],
         whole.ends_us[first],
         whole.cells[first],
-        {tree: values.take(pa.array(first)) for tree, values in whole.groups.items()},
-        {
-            partial: KINDS[partial.kind].combine(slots.of_row, slots.count, state)
-            for partial, state in whole.states.items()
-        },
+        groups.at(first),
+        combined(whole.states, slots),
     )
+
+
+def combined(states: Mapping[Partial, Columns], slots: Slots) -> Mapping[Partial, Columns]:
+    if isinstance(states, Totals):
+        return totals.added_up({partial: states.addends(partial) for partial in states}, slots.of_row, slots.count)
+    return {partial: KINDS[partial.kind].combine(slots.of_row, slots.count, state) for partial, state in states.items()}
 
 
 def concatenate(parts: Sequence[NodePartials]) -> NodePartials:
-    first = parts[0]
     return NodePartials(
-        first.node,
+        parts[0].node,
         np.concatenate([part.starts_us for part in parts]),
         np.concatenate([part.ends_us for part in parts]),
         np.concatenate([part.cells for part in parts]),
-        {tree: pa.concat_arrays([part.groups[tree] for part in parts]) for tree in first.groups},
-        {
-            partial: tuple(
-                pa.concat_arrays([part.states[partial][place] for part in parts])
-                for place in range(len(first.states[partial]))
-            )
-            for partial in first.states
-        },
+        grouping.put_together([coded(part.groups, part.rows) for part in parts]),
+        concatenated([part.states for part in parts]),
     )
+
+
+def concatenated(states: Sequence[Mapping[Partial, Columns]]) -> Mapping[Partial, Columns]:
+    plain = [each for each in states if isinstance(each, Totals)]
+    found = totals.put_together(plain) if len(plain) == len(states) else None
+    if found is not None:
+        return found
+    return {
+        partial: tuple(pa.concat_arrays(columns) for columns in zip(*(each[partial] for each in states), strict=True))
+        for partial in states[0]
+    }

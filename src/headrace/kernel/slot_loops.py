@@ -26,20 +26,21 @@ def extend_keys(keys: Integers, codes: Codes, size: int) -> None:
 def extend_keys_by(keys: Integers, codes: Codes, table: npt.NDArray[np.int32], size: int) -> None:
     """The same through a table: keys * size + table[codes]."""
     for row in range(len(keys)):
-        keys[row] = keys[row] * size + table[codes[row]]
+        keys[row] = keys[row] * size + table[np.uint64(codes[row])]
 
 
 @compiled
 def dense_slots(keys: Integers, size: int, slots: Integers, first_rows: Integers) -> int:
     """Slots in order of first appearance, through an array of all keys below `size`; how many there are."""
-    known = np.full(size, EMPTY, dtype=np.int64)
+    known = np.full(size, EMPTY, dtype=np.int32)
     count = 0
     for row in range(len(keys)):
-        slot = known[keys[row]]
+        key = np.uint64(keys[row])  # without a sign it can't count from the end, which would be tested
+        slot = known[key]
         if slot == EMPTY:
-            slot = count
-            known[keys[row]] = slot
-            first_rows[slot] = row
+            slot = np.int32(count)
+            known[key] = slot
+            first_rows[count] = row
             count += 1
         slots[row] = slot
     return count
@@ -53,12 +54,18 @@ def place_of(key: int, bits: int) -> int:
 
 @compiled
 def hashed_slots(keys: Integers, bits: int, slots: Integers, first_rows: Integers) -> int:
-    """The same through an open-addressing table of 2 ** bits places, doubled whenever it is half full."""
+    """The same through an open-addressing table of 2 ** bits places, doubled whenever it is half full.
+
+    Equal keys often follow each other.
+    """
     table = np.full(1 << bits, EMPTY, dtype=np.int64)
     mask = (1 << bits) - 1
     count = 0
     for row in range(len(keys)):
         key = keys[row]
+        if row > 0 and key == keys[row - 1]:
+            slots[row] = slots[row - 1]
+            continue
         place = place_of(key, bits)
         slot = table[place]
         while slot != EMPTY and keys[first_rows[slot]] != key:

@@ -17,7 +17,7 @@ DENSE_KEYS = 1 << 20
 """A key space up to this size is an array, if the rows fill it at least by an eighth."""
 
 
-FIRST_BITS = 15
+FIRST_BITS = 10
 """Of a hash table, which grows as it fills."""
 
 
@@ -47,7 +47,9 @@ class Keys:
         if self.size > MOST_KEYS // size:
             found = find_slots(self.values, self.size)
             self.values, self.size = found.of_row, found.count
-        if table is None:
+        if self.size == 1:
+            self.values = (codes if table is None else np.take(table, codes)).astype(np.int64)
+        elif table is None:
             extend_keys(self.values, codes, size)
         else:
             extend_keys_by(self.values, codes, table, size)
@@ -57,10 +59,28 @@ class Keys:
         return find_slots(self.values, self.size)
 
 
+def is_dense(size: int, rows: int) -> bool:
+    """Whether an array of all keys is worth its memory."""
+    return size <= DENSE_KEYS and size <= 8 * rows + 64
+
+
+class Scratch:
+    """Arrays for the nodes of one source, one after the other: new memory costs more than what is done with it."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Integers] = {}
+
+    def take(self, name: str, length: int) -> Integers:
+        """What was in it is lost."""
+        if name not in self.arrays or len(self.arrays[name]) < length:
+            self.arrays[name] = np.empty(length, dtype=np.int64)
+        return self.arrays[name][:length]
+
+
 def find_slots(keys: Integers, size: int) -> Slots:
     """Slots in the order in which keys first appear; all keys are below `size`."""
     slots, first_rows = np.empty(len(keys), dtype=np.int64), np.empty(len(keys), dtype=np.int64)
-    if size <= DENSE_KEYS and size <= 8 * len(keys) + 64:
+    if is_dense(size, len(keys)):
         count = dense_slots(keys, size, slots, first_rows)
     else:
         count = hashed_slots(keys, FIRST_BITS, slots, first_rows)

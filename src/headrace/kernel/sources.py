@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, tzinfo
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -18,10 +17,12 @@ from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import built
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.coding import codes_of
-from headrace.kernel.partials import Encoded, Integers, NodePartials, encode
-from headrace.kernel.slots import Codes, Keys, Slots
+from headrace.kernel.grouping import Encoded, Groups, coded, encode, numbered
+from headrace.kernel.partials import Integers, NodePartials
+from headrace.kernel.slots import Codes, Keys, Scratch
 from headrace.kernel.states import KINDS
 from headrace.kernel.states_columns import Columns
+from headrace.kernel.totals import Addends, Totals, addends
 from headrace.model.expressions import Call, Expression, children, with_children
 from headrace.model.schema import UserFunction
 from headrace.planner.nodes import EVERYTHING, is_longer_prefix
@@ -39,6 +40,17 @@ class Source(Protocol):
     times_us: Integers
     keep: frozenset[Predicate]
     """The predicates whose rows are there."""
+    scratch: Scratch
+
+    @property
+    def rows(self) -> Rows | None:
+        """Where these rows are among those that `groups` numbers; None if they are the same."""
+        ...
+
+    @property
+    def span_us(self) -> tuple[int, int]:
+        """The first and the last time; there must be a row."""
+        ...
 
     def codes(self, dimension: Dimension) -> Codes:
         """The cell of each row in one dimension."""
@@ -48,15 +60,19 @@ class Source(Protocol):
         """The cell of each row, as one number: those of all dimensions, in their order, as digits."""
         ...
 
-    def group(self, tree: Expression) -> Encoded:
-        """The value of a group-by expression of each row, as numbers."""
+    def groups(self, trees: tuple[Expression, ...]) -> Groups:
+        """The groups by some expressions."""
+        ...
+
+    def addends(self, partial: Partial) -> Addends | None:
+        """What each row adds to the partial, if this is a whole number that surely fits."""
         ...
 
     def columns(self, partial: Partial) -> Columns:
         """What each row adds to the partial; no column if it is the row itself that counts."""
         ...
 
-    def fold(self, partial: Partial, slots: Slots, columns: Columns) -> Columns:
+    def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
         """The partial of each slot."""
         ...
 
@@ -77,9 +93,17 @@ class StreamRows:
         self.evaluation = evaluation
         self.times_us = times_us
         self.finest = finest
+        self.rows: Rows | None = None
+        self.scratch = Scratch()
         self.known_codes: dict[Dimension, Codes] = {}
-        self.known_groups: dict[Expression, Encoded] = {}
+        self.known_groups: dict[tuple[Expression, ...], Groups] = {}
+        self.known_encoded: dict[Expression, Encoded] = {}
         self.known_columns: dict[Partial, Columns] = {}
+        self.known_addends: dict[Partial, Addends | None] = {}
+
+    @cached_property
+    def span_us(self) -> tuple[int, int]:
+        return span_of(self.times_us)
 
     def codes(self, dimension: Dimension) -> Codes:
         """Found by one search among the cuts of all nodes, then by a look-up."""
@@ -103,13 +127,24 @@ class StreamRows:
     def searched(self, dimension: Dimension) -> Codes:
         return codes_of(dimension, self.evaluation.evaluate(dimension.expression).values)
 
-    def group(self, tree: Expression) -> Encoded:
-        if tree not in self.known_groups:
-            self.known_groups[tree] = encode(self.evaluation.evaluate(tree).values)
-        return self.known_groups[tree]
+    def groups(self, trees: tuple[Expression, ...]) -> Groups:
+        if trees not in self.known_groups:
+            encoded = {tree: self.encoded(tree) for tree in trees}
+            self.known_groups[trees] = numbered(encoded, len(self.times_us))
+        return self.known_groups[trees]
 
-    def fold(self, partial: Partial, slots: Slots, columns: Columns) -> Columns:
-        return KINDS[partial.kind].lift(slots.of_row, slots.count, *columns or (None,))
+    def encoded(self, tree: Expression) -> Encoded:
+        if tree not in self.known_encoded:
+            self.known_encoded[tree] = encode(self.evaluation.evaluate(tree).values)
+        return self.known_encoded[tree]
+
+    def addends(self, partial: Partial) -> Addends | None:
+        if partial not in self.known_addends:
+            self.known_addends[partial] = addends(partial, self.columns(partial), len(self.times_us))
+        return self.known_addends[partial]
+
+    def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
+        return KINDS[partial.kind].lift(slots, count, *columns or (None,))
 
     def columns(self, partial: Partial) -> Columns:
         """NULL where the partial's FILTER is not TRUE."""
@@ -130,10 +165,28 @@ class NodeRows:
         self.parent = parent
         self.keep = parent.node.keep
         self.times_us = parent.starts_us
-        self.evaluation = Evaluation({}, parent.rows, functions, zone, parent.groups)
+        self.rows: Rows | None = None
+        self.scratch = Scratch()
+        self.functions = tuple(functions)
+        self.zone = zone
+        self.own_groups = coded(parent.groups, parent.rows)
+        table = self.own_groups.table
+        self.evaluation = Evaluation({}, table.size, self.functions, zone, table.columns)
         self.places = {dimension.expression: place for place, dimension in enumerate(parent.node.dimensions)}
         self.known_codes: dict[Dimension, Codes] = {}
-        self.known_groups: dict[Expression, Encoded] = {}
+        self.known_groups: dict[tuple[Expression, ...], Groups] = {}
+
+    @cached_property
+    def span_us(self) -> tuple[int, int]:
+        return span_of(self.times_us)
+
+    def at(self, rows: Rows) -> NodeRows:
+        """Some of the rows, without their states."""
+        own = self.parent
+        some = NodePartials(
+            own.node, own.starts_us[rows], own.ends_us[rows], own.cells[rows], self.own_groups.at(rows), {}
+        )
+        return NodeRows(some, self.functions, self.zone)
 
     def codes(self, dimension: Dimension) -> Codes:
         """From the node's own cells, or else from its groups."""
@@ -143,7 +196,8 @@ class NodeRows:
                 coarse = self.parent.node.dimensions[place].coarsen(dimension)
                 self.known_codes[dimension] = coarse[self.parent.digits(place)]
             else:
-                self.known_codes[dimension] = dimension.codes(self.values(dimension.expression))
+                of_group = dimension.codes(self.values(dimension.expression))
+                self.known_codes[dimension] = of_group[self.own_groups.codes]
         return self.known_codes[dimension]
 
     def cells(self, dimensions: tuple[Dimension, ...]) -> Integers:
@@ -163,19 +217,29 @@ class NodeRows:
         place = self.places.get(dimension.expression)
         return place is not None and self.parent.node.dimensions[place].covers(dimension)
 
-    def group(self, tree: Expression) -> Encoded:
-        if tree not in self.known_groups:
-            self.known_groups[tree] = encode(self.values(tree))
-        return self.known_groups[tree]
+    def groups(self, trees: tuple[Expression, ...]) -> Groups:
+        """Found once per group of the node."""
+        own = self.own_groups
+        if own.table.columns.keys() == set(trees):
+            return own
+        if trees not in self.known_groups:
+            coarse = numbered({tree: encode(self.values(tree)) for tree in trees}, own.table.size)
+            self.known_groups[trees] = Groups(coarse.table, coarse.codes[own.codes])
+        return self.known_groups[trees]
 
     def values(self, tree: Expression) -> pa.Array:
-        return self.evaluation.evaluate(derived(tree, self.parent.groups)).values
+        """Of each group of the node."""
+        return self.evaluation.evaluate(derived(tree, self.own_groups.table.columns)).values
+
+    def addends(self, partial: Partial) -> Addends | None:
+        states = self.parent.states
+        return states.addends(partial) if isinstance(states, Totals) else None
 
     def columns(self, partial: Partial) -> Columns:
         return self.parent.states[partial]
 
-    def fold(self, partial: Partial, slots: Slots, columns: Columns) -> Columns:
-        return KINDS[partial.kind].combine(slots.of_row, slots.count, columns)
+    def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
+        return KINDS[partial.kind].combine(slots, count, columns)
 
 
 class KeptRows:
@@ -193,11 +257,16 @@ class KeptRows:
         self.source = source
         self.rows = rows
         self.keep = keep
-        self.times_us = source.times_us[rows]
+        self.scratch = source.scratch
+        self.times_us = np.take(source.times_us, rows)
         self.dimensions = dimensions
         self.own_cells = np.zeros(len(rows), dtype=np.int64) if cells is None else cells
-        self.known_groups: dict[Expression, Encoded] = {}
         self.known_columns: dict[Partial, Columns] = {}
+        self.known_addends: dict[Partial, Addends | None] = {}
+
+    @cached_property
+    def span_us(self) -> tuple[int, int]:
+        return span_of(self.times_us)
 
     def codes(self, dimension: Dimension) -> Codes:
         return self.source.codes(dimension)[self.rows]
@@ -210,19 +279,27 @@ class KeptRows:
             return np.take(cell_map(self.dimensions, dimensions), self.own_cells)
         return self.source.cells(dimensions)[self.rows]
 
-    def group(self, tree: Expression) -> Encoded:
-        if tree not in self.known_groups:
-            whole = self.source.group(tree)
-            self.known_groups[tree] = replace(whole, codes=whole.codes[self.rows])
-        return self.known_groups[tree]
+    def groups(self, trees: tuple[Expression, ...]) -> Groups:
+        whole = self.source.groups(trees)
+        return whole if self.source.rows is None else whole.at(self.source.rows)
+
+    def addends(self, partial: Partial) -> Addends | None:
+        if partial not in self.known_addends:
+            whole = self.source.addends(partial)
+            self.known_addends[partial] = None if whole is None else whole.at(self.rows)
+        return self.known_addends[partial]
 
     def columns(self, partial: Partial) -> Columns:
         if partial not in self.known_columns:
             self.known_columns[partial] = taken(self.source.columns(partial), self.rows)
         return self.known_columns[partial]
 
-    def fold(self, partial: Partial, slots: Slots, columns: Columns) -> Columns:
-        return self.source.fold(partial, slots, columns)
+    def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
+        return self.source.fold(partial, slots, count, columns)
+
+
+def span_of(times_us: Integers) -> tuple[int, int]:
+    return int(times_us.min()), int(times_us.max())
 
 
 def taken(columns: Columns, rows: Rows) -> Columns:
