@@ -63,12 +63,18 @@ def write_input(folder: Path, rows: list[dict[str, Any]], number: int) -> None:
     os.utime(path, ns=(number * 10**9, number * 10**9))
 
 
+def result_folders(root: Path) -> tuple[ResultFolder, ...]:
+    return (ResultFolder(str(root / "results"), "parquet"),)
+
+
+RESULTS = result_folders
+
+
 def make_stepper(root: Path, **options: Any) -> Stepper:
     stream = CATALOG.streams[0]
     directory = prepare(root / "state", format_stream(stream), 2)
-    folders = (ResultFolder(str(root / "results"), "parquet"),)
     setting = Setting(
-        uuid4().hex, str(directory.root), directory.reducers, CATALOG, "r", Source(str(root / "input")), folders
+        uuid4().hex, str(directory.root), directory.reducers, CATALOG, "r", Source(str(root / "input")), RESULTS(root)
     )
     stepper = Stepper(setting, InProcess(2), step_bytes=1, **options)
     if stepper.commit is None:
