@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
@@ -10,6 +11,7 @@ from headrace.model.query import Query
 from headrace.model.schema import Catalog, Stream
 from headrace.planner.changing import add_query, drop_query
 from headrace.planner.cost import Constants, Cost
+from headrace.planner.drift import Drift, observe, replan, rest, watch
 from headrace.planner.leaves import demand
 from headrace.planner.making import make_plan
 from headrace.planner.plan import Plan
@@ -18,6 +20,7 @@ from headrace.planner.sampling import Data, draw
 MOST_CHANGES = 16
 """If more queries come and go at once, the plan is made anew."""
 SAMPLE_ROWS = 1_000_000
+THREAD = ThreadPoolExecutor(1, "headrace-planner")
 
 Sampler = Callable[[], pa.Table]
 
@@ -31,12 +34,17 @@ class Planner:
         self.plan = plan
         self.planned = planned
         self.rows: pa.Table | None = None
+        self.drift: Drift | None = None
+        self.making: Future[Plan] | None = None
 
     def plan_for(self, queries: Mapping[str, Query], tables: Mapping[str, pa.Table], sampled: Sampler) -> Plan | None:
         """A plan that answers exactly these queries; None without queries, or without a row to plan for."""
         if not queries:
             self.plan = None
             return None
+        self.adopt()
+        if self.plan is not None and self.drift is not None and self.drift.is_due and self.making is None:
+            self.begin_anew(tables, sampled)
         if self.plan is not None and self.planned is queries:
             return self.plan
         wanted = {name: demand(query) for name, query in queries.items()}
@@ -58,6 +66,31 @@ class Planner:
         for name in new:
             self.plan = add_query(self.plan, name, wanted[name], cost)
         return self.plan
+
+    # Sizes drift
+
+    def observe(self, rows: int, shipped: int) -> None:
+        """What a step read, and what left level 1."""
+        sizes = float(rows), float(shipped)
+        self.drift = watch(sizes) if self.drift is None else observe(self.drift, sizes)
+
+    def begin_anew(self, tables: Mapping[str, pa.Table], sampled: Sampler) -> None:
+        """Make a plan for rows as they are now, beside the steps; the next one that finds it finished takes it."""
+        assert self.plan is not None
+        assert self.drift is not None
+        self.rows = None
+        self.drift = rest(self.drift)
+        cost = self.cost(self.planned.values(), tables, sampled)
+        if cost is not None:
+            self.making = THREAD.submit(replan, self.plan, cost)
+
+    def adopt(self) -> None:
+        """Take the plan that was made meanwhile, if the queries are still the same."""
+        if self.making is None or not self.making.done():
+            return
+        made, self.making = self.making.result(), None
+        if self.plan is not None and made.demands == self.plan.demands:
+            self.plan = made
 
     def cost(self, queries: Iterable[Query], tables: Mapping[str, pa.Table], sampled: Sampler) -> Cost | None:
         if self.rows is None:

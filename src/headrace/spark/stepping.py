@@ -134,6 +134,9 @@ class Stepper:
             return None
         reduced = self.run(journal, given.rows)
         commit = self.committed(journal, reduced)
+        if any(each.counted.totals.rows for each in reduced):
+            rows = sum(each.counted.totals.rows for each in reduced)
+            self.planner.observe(rows, sum(each.counted.node_rows for each in reduced))
         self.owner.write_commit(commit)
         self.commit = commit
         self.seen.paths |= set(journal.files)
