@@ -126,6 +126,7 @@ def test_no_rows_give_an_empty_table() -> None:
 
 def test_nothing_is_kept_of_leaves_that_are_gone() -> None:
     KNOWN_ROWS.clear()
+    KNOWN_RANKINGS.clear()
     results("")
     gc.collect()
     assert not KNOWN_ROWS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, event, given, settings
@@ -49,3 +50,35 @@ def test_the_engine_says_what_the_reference_says(
     for commit, step in zip(told.commits, steps, strict=False):
         if not commit.ended:
             assert commit.watermark_us == step.watermark_us
+
+
+@SETTINGS
+@given(stories(with_clock=False, in_time=True), st.integers(1, 3), st.integers(1, 3), st.data())
+def test_batches_partitions_and_reducers_do_not_matter(
+    story: Story, reducers: int, partitions: int, choices: st.DataObject
+) -> None:
+    """For rows that come in time, and queries that were there first."""
+    story = replace(story, stays={name: replace(stay, joins=0, leaves=None) for name, stay in story.stays.items()})
+    cuts = sorted(choices.draw(st.sets(st.integers(1, max(1, len(story.table) - 1)), max_size=4)))
+    other = replace(story, cuts=cuts, clocks=[None] * (len(cuts) + 1))
+    first = run_engine(story, reducers=1, partitions=1)
+    second = run_engine(other, reducers=reducers, partitions=partitions)
+    theirs, _ = run_reference(story)
+    for name, stay in story.stays.items():
+        assert first.windows[name].keys() == second.windows[name].keys() == theirs[name].keys()
+        compare(stay.query, second.windows[name], theirs[name])
+        compare(stay.query, first.windows[name], theirs[name])
+
+
+@SETTINGS
+@given(stories())
+def test_other_queries_do_not_matter(story: Story) -> None:
+    """Each alone gets what it gets among all; who joins late gets less alone, since nobody kept slices for it."""
+    together = run_engine(story)
+    theirs, _ = run_reference(story, from_the_start=True)
+    for name, stay in story.stays.items():
+        alone = run_engine(replace(story, stays={name: stay})).windows[name]
+        assert alone.keys() <= together.windows[name].keys()
+        if stay.joins == 0:
+            assert alone.keys() == together.windows[name].keys()
+        compare(stay.query, alone, theirs[name])
