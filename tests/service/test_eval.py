@@ -1,4 +1,4 @@
-"""`headrace eval` and `headrace demo`."""
+"""`headrace eval`."""
 
 from __future__ import annotations
 
@@ -94,14 +94,6 @@ def test_errors_of_rows_are_counted_per_query(headrace: CommandLine, trades: Pat
     script = tmp_path / "errors.sql"
     script.write_text("CREATE QUERY e AS SELECT sum(Vol / 0) FROM Trades [RANGE 60]")
     assert "e: 2,000 values could not be computed" in headrace("eval", script, "--data", trades).err
-
-
-def test_demo_answers_its_four_queries(headrace: CommandLine) -> None:
-    outcome = headrace("demo")
-    assert outcome.status == 0, outcome.err
-    for name in ("large_trades", "busiest", "movers", "rate"):
-        assert name in outcome.out
-    assert "one shared plan" in outcome.out
 
 
 def test_only_the_first_run_compiles_and_says_so(trades: Path, queries: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.spark.directory import LostOwnershipError, read_plan
 from headrace.spark.reducing import MOST_FILES
-from headrace.spark.registry import read_registry
+from headrace.spark.registry import Quotas, answer_to, ask, known_registry
 from headrace.spark.slices import CACHE
 from headrace.spark.stepping import Input, Stepper
 from tests.spark.files import batches, check_results, make_stepper, run_all, write_input
@@ -183,7 +184,7 @@ def outcome(root: Path) -> HeadraceError | None:
 
 def forget() -> None:
     """What a process has read is not known to the next."""
-    read_registry.cache_clear()
+    known_registry.cache_clear()
     read_plan.cache_clear()
     CACHE.held.clear()
 
@@ -231,3 +232,38 @@ def test_a_full_disk_stops_cleanly_and_goes_on(tmp_path: Path) -> None:
     with patch("os.fsync"):
         run_all(root)
     check_results(root, STEPS)
+
+
+# Quotas
+
+
+def test_quotas_are_told(tmp_path: Path) -> None:
+    root = with_input(tmp_path, 2)
+    stepper = make_stepper(root, quotas=Quotas(queries=4, groups=3))
+    stepper.step(Input())
+    requests = {
+        "wide": (
+            "add",
+            "SELECT k, v, count(*) AS n FROM r [RANGE '1 s'] GROUP BY k, v",
+            "groups, 3 are allowed",
+        ),
+        "fourth": ("add", "SELECT count(*) AS n FROM r [RANGE '1 s']", None),
+        "fifth": ("add", "SELECT count(*) AS n FROM r [RANGE '1 s']", "as many as are allowed"),
+        "counts": ("drop", "", None),
+    }
+    ids = {name: ask(stepper.directory, action, name, sql) for name, (action, sql, _) in requests.items()}
+    stepper.step(Input())
+    for name, (_, _, message) in requests.items():
+        told = answer_to(stepper.directory, ids[name])
+        assert told is not None
+        assert told.get("refused", False) is (message is not None), told
+        assert message is None or re.search(message, told["message"]), told
+    stepper.quotas = Quotas(state_bytes=0)
+    sql = "SELECT count(*) AS n FROM r [RANGE '2 s']"
+    asked = {action: ask(stepper.directory, action, "fourth", sql) for action in ("replace", "drop")}
+    stepper.step(Input())
+    told = {action: answer_to(stepper.directory, request) for action, request in asked.items()}
+    assert told["replace"] is not None
+    assert "bytes" in told["replace"]["message"]
+    assert told["drop"] == {"version": 3, "step": 3}, "a full state can be relieved"
+    stepper.close()

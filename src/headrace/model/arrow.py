@@ -206,9 +206,10 @@ def for_people(table: pa.Table, columns: Iterable[Column]) -> pa.Table:
     """The same table to be opened with the tools people have: addresses as text."""
     for position, column in enumerate(columns):
         if column.type.name == "ADDRESS":
-            addresses = plain_values(table.column(position), column.type)
-            texts = [None if address is None else format_address(address) for address in addresses]
-            table = table.set_column(position, column.name, pa.array(texts, pa.string()))
+            encoded = one_array(table.column(position)).dictionary_encode()
+            texts = [format_address(address) for address in plain_values(encoded.dictionary, column.type)]
+            known = pa.array(texts, pa.string()).take(encoded.indices)
+            table = table.set_column(position, column.name, known)
     return table
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import rich_click as click
 
 from headrace.model.errors import UsageError, nearest
 from headrace.model.query import Query
-from headrace.model.schema import Stream
+from headrace.model.schema import Stream, Table
 from headrace.planner.changing import add_query
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.explain import PlanDescription, explain_addition
@@ -36,6 +38,8 @@ NARROW, WIDE = 80, 100
 Part = tuple[Stream, Mapping[str, Query], Query | None]
 """A stream, its queries, and the query to be added to them."""
 
+RowsOf = Callable[[Stream | Table], pa.Table]
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -52,8 +56,8 @@ class Setting:
     "--data",
     "folder",
     type=click.Path(path_type=Path),
-    required=True,
-    help="Folder with <stream>/*.parquet, as headrace data makes it; a plan depends on what the data are like.",
+    help="Folder with <stream>/*.parquet, as headrace data makes it; a plan depends on what the data are like. "
+    "A job says itself where its data are.",
 )
 @click.option("--functions", metavar="FILE.py", help="Python file with the user functions that the queries call.")
 @click.option(
@@ -75,7 +79,7 @@ class Setting:
 @click.option("--constants", metavar="FILE", help="JSON file with the costs of this machine, all of them.")
 def explain(
     queries: str,
-    folder: Path,
+    folder: Path | None,
     functions: str | None,
     batch_rows: int,
     seed: int,
@@ -85,7 +89,7 @@ def explain(
     as_json: bool,
     constants: str | None,
 ) -> None:
-    """Show the plan that the QUERIES (a script; '-' is standard input) share, and what it would cost.
+    """Show the plan that the QUERIES (a script; '-' is standard input; or a job file, *.toml) share, and its cost.
 
     The plan is a tree of nodes. A node holds partial aggregates for slices of time, cells of predicates and groups; it
     is computed from the stream or from another node, and serves all queries below it. Nothing is run: rows and costs
@@ -99,10 +103,10 @@ def explain(
       headrace explain /tmp/queries.sql --data /tmp/trades --query otf_low_002
     """
     setting = Setting(batch_rows, seed, read_constants(constants))
-    script = load(queries, folder, read_functions(functions))
+    script, rows_of = given(queries, folder, functions, batch_rows)
     chosen = [named.name for named in choose(script, names)] if names else []
     added = None if addition is None else parse_query(addition, script.catalog)
-    descriptions = [describe_stream(script, *part, folder, setting) for part in by_stream(script, added)]
+    descriptions = [describe_stream(script, *part, rows_of, setting) for part in by_stream(script, added)]
     if svg is not None:
         write_drawings(descriptions, svg)
     if as_json:
@@ -110,6 +114,20 @@ def explain(
     else:
         shown = [each for each in descriptions if not names or {query["name"] for query in each["queries"]} & {*chosen}]
         click.echo("\n".join(text(each, chosen, columns()) for each in shown), nl=False)
+
+
+def given(queries: str, folder: Path | None, functions: str | None, batch_rows: int) -> tuple[Script, RowsOf]:
+    """The queries, and how to come by rows: from the data folder, or as the job says."""
+    if not queries.endswith(".toml"):
+        if folder is None:
+            raise click.UsageError("a script needs --data: a plan depends on what the data are like")
+        return load(queries, folder, read_functions(functions)), partial(read_relation, folder)
+    from headrace.service.jobs import read_job, script_of, some_rows
+
+    if folder is not None or functions is not None:
+        raise click.UsageError("a job file says itself where its data and functions are")
+    job = read_job(Path(queries))
+    return script_of(job), lambda relation: some_rows(job, relation, batch_rows)
 
 
 def columns() -> int:
@@ -155,12 +173,12 @@ def by_stream(script: Script, added: Query | None) -> list[Part]:
 
 
 def describe_stream(
-    script: Script, stream: Stream, queries: Mapping[str, Query], added: Query | None, folder: Path, setting: Setting
+    script: Script, stream: Stream, queries: Mapping[str, Query], added: Query | None, rows_of: RowsOf, setting: Setting
 ) -> PlanDescription:
     everything = [*queries.values(), *([] if added is None else [added])]
     needed = {join.table for query in everything for join in query.joins}
-    tables = {table.name: read_relation(folder, table) for table in script.catalog.tables if table.name in needed}
-    data = Data(script.catalog, stream, read_relation(folder, stream), tables)
+    tables = {table.name: rows_of(table) for table in script.catalog.tables if table.name in needed}
+    data = Data(script.catalog, stream, rows_of(stream), tables)
     cost = Cost(draw(data, everything, setting.batch_rows, seed=setting.seed), setting.constants)
     plan = make_plan({name: demand(query) for name, query in queries.items()}, cost, Effort(seed=setting.seed))
     description = describe(plan, queries, cost)

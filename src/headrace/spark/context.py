@@ -112,8 +112,10 @@ def prepared_reader(setting: Setting, registry: int, plan: str, tables: tuple[tu
     return Reader(data, read_registry(directory.root, registry).values, directory.plan(plan))
 
 
-def needed_columns(stream: Stream, registry: Registry) -> frozenset[str]:
+@lru_cache(maxsize=4)
+def needed_columns(setting: Setting, version: int) -> frozenset[str]:
     """The columns of the stream that some query names, its event time and its partition."""
+    stream, registry = setting.declared, read_registry(setting.directory.root, version)
     named = {
         column.name for query in registry.values.values() for tree in query.expressions() for column in columns_in(tree)
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ class Directory:
         return found
 
     def write_journal(self, journal: Journal) -> bool:
-        return create_file(self.journal_path(journal.step), to_record(asdict(journal)))
+        return create_file(self.journal_path(journal.step), to_record(journal))
 
     def steps(self) -> list[int]:
         return sorted(int(path.stem) for path in (self.root / "commits").glob("[0-9]*.json"))
@@ -221,9 +221,7 @@ class Owner:
 
     def write_commit(self, commit: Commit) -> None:
         """Put if absent: of two engines at most one commits a step, and one that lost the directory commits none."""
-        if self.newest() != self.epoch or not create_file(
-            self.directory.commit_path(commit.step), to_record(asdict(commit))
-        ):
+        if self.newest() != self.epoch or not create_file(self.directory.commit_path(commit.step), to_record(commit)):
             raise LostOwnershipError(
                 "state-lost",
                 f"another engine took {self.directory.root} over",
@@ -231,4 +229,7 @@ class Owner:
             )
 
     def close(self) -> None:
-        os.close(self.lock)
+        """Once more does no harm."""
+        if self.lock >= 0:
+            os.close(self.lock)
+        self.lock = -1

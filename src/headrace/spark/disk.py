@@ -150,8 +150,13 @@ def read_file(path: Path, expected: str | None = None) -> bytes:
 
 
 def to_record(document: object) -> bytes:
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    """Values of dataclasses become objects of their fields."""
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False, default=fields_of).encode()
     return digest(text).encode() + b"\n" + text + b"\n"
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 def read_record(path: Path) -> Any:

@@ -92,7 +92,7 @@ def map_units(setting: Setting, number: int, units: Iterable[Unit]) -> Iterator[
 def unit_rows(step: Step, units: Iterable[Unit], task: Task) -> Iterator[Rows]:
     setting = step.setting
     assert setting.source is not None
-    columns = needed_columns(setting.declared, step.registry)
+    columns = needed_columns(setting, step.journal.registry)
     for unit in units:
         try:
             yield from read(setting.source, unit, setting.declared, columns)

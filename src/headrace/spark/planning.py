@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -14,12 +15,14 @@ from headrace.planner.cost import Constants, Cost
 from headrace.planner.drift import Drift, observe, replan, rest, watch
 from headrace.planner.leaves import demand
 from headrace.planner.making import make_plan
-from headrace.planner.plan import Plan
+from headrace.planner.plan import Plan, wanted
 from headrace.planner.sampling import Data, draw
+from headrace.windows import Boundaries
 
 MOST_CHANGES = 16
 """If more queries come and go at once, the plan is made anew."""
 SAMPLE_ROWS = 1_000_000
+NO_BOUNDARIES = Boundaries(1 << 60, (0,))
 THREAD = ThreadPoolExecutor(1, "headrace-planner")
 
 Sampler = Callable[[], pa.Table]
@@ -47,8 +50,8 @@ class Planner:
             self.begin_anew(tables, sampled)
         if self.plan is not None and self.planned is queries:
             return self.plan
-        wanted = {name: demand(query) for name, query in queries.items()}
-        if self.plan is not None and self.plan.demands == wanted:
+        asked = {name: demand(query) for name, query in queries.items()}
+        if self.plan is not None and self.plan.demands == asked:
             self.planned = queries
             return self.plan
         cost = self.cost([*self.planned.values(), *queries.values()], tables, sampled)
@@ -56,16 +59,24 @@ class Planner:
             return None
         self.planned = queries
         known = self.plan.demands if self.plan is not None else {}
-        gone = [name for name in known if wanted.get(name) != known[name]]
-        new = [name for name in wanted if name not in known or name in gone]
+        gone = [name for name in known if asked.get(name) != known[name]]
+        new = [name for name in asked if name not in known or name in gone]
         if self.plan is None or len(gone) + len(new) > MOST_CHANGES or len(gone) == len(known):
-            self.plan = make_plan(wanted, cost)
+            self.plan = make_plan(asked, cost)
             return self.plan
         for name in gone:
             self.plan = drop_query(self.plan, name, cost)
         for name in new:
-            self.plan = add_query(self.plan, name, wanted[name], cost)
+            self.plan = add_query(self.plan, name, asked[name], cost)
         return self.plan
+
+    def groups_of(self, query: Query, tables: Mapping[str, pa.Table]) -> float | None:
+        """About how many groups a query has in a batch; None without groups, or without a row to tell from."""
+        if not query.group_by or self.rows is None:
+            return None
+        asked = demand(query)
+        one_slice = replace(wanted(asked, asked.partials), boundaries=(NO_BOUNDARIES,))
+        return draw(Data(self.catalog, self.stream, self.rows, tables), [query]).rows(one_slice)
 
     # Sizes drift
 

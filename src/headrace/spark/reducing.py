@@ -5,7 +5,7 @@ A reducer owns its groups, so it needs no other reducer to answer for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,7 +45,7 @@ def reduce_step(setting: Setting, number: int, reducer: int, pieces: Iterable[Pi
     step = step_of(setting, number)
     new, counted = received(step, pieces)
     mine = [file for file in step.before.slices if file.reducer == reducer] if step.before else []
-    kept = kept_parts(step, mine)
+    kept = kept_parts(step, mine) if is_read(step, mine) else {}
     closing = Closing(step, reducer)
     journal = step.journal
     if journal.watermark_us is not None:
@@ -68,6 +68,17 @@ def received(step: Step, pieces: Iterable[Piece]) -> tuple[Parts, Counted]:
             for place, part in by_place(step.setting.stream, step.plan, from_bytes(piece.data)):
                 found.setdefault(step.journal.plan, {}).setdefault(place, []).append(part)
     return compacted(found, None), counted
+
+
+def is_read(step: Step, files: Sequence[SliceFile]) -> bool:
+    """Whether committed slices are looked at: to close windows, or to put files together."""
+    journal = step.journal
+    if journal.ended or len(files) >= MOST_FILES or journal.watermark_us is None:
+        return journal.ended or len(files) >= MOST_FILES
+    closed_us = BEGINNING_US if journal.closed_us is None else journal.closed_us
+    windows = {each.query.window for each in step.closing.queries.values()}
+    ends = [instances_ending(window, closed_us, journal.watermark_us) for window in windows]
+    return any(first <= last for first, last in ends)
 
 
 def kept_parts(step: Step, files: Iterable[SliceFile]) -> Parts:
@@ -226,7 +237,6 @@ def moved(state: QueryState, closed: Closed) -> QueryState:
         state,
         last_end_us=closed.last_end_us if closed.last_end_us is not None else state.last_end_us,
         windows=state.windows + closed.windows,
-        rows=state.rows + closed.table.num_rows,
         errors=state.errors + closed.errors,
         left_out=state.left_out + closed.left_out,
     )

@@ -133,11 +133,20 @@ def registry_path(root: Path, version: int) -> Path:
     return root / "registry" / f"{version:09}.json"
 
 
-@lru_cache(maxsize=16)
 def read_registry(root: Path, version: int) -> Registry:
     if version == 0:
         return Registry()
     path = registry_path(root, version)
+    try:
+        written_ns = path.stat().st_mtime_ns
+    except OSError:
+        raise DamagedError(path, "is missing") from None
+    return known_registry(path, version, written_ns)
+
+
+@lru_cache(maxsize=16)
+def known_registry(path: Path, version: int, _written_ns: int) -> Registry:
+    """Kept, but not beyond the file: a directory may be deleted and made anew."""
     found = read_record(path)
     if found["version"] != version:
         raise DamagedError(path, f"is version {found['version']} of the registry")

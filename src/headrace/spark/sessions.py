@@ -9,7 +9,8 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +71,27 @@ def start_session(master: str = "local[*]", extra: Mapping[str, str] | None = No
     for key, value in (extra or {}).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+@contextmanager
+def session(
+    master: str = "local[*]", extra: Mapping[str, str] | None = None, starting: Callable[[], None] = lambda: None
+) -> Iterator[SparkSession]:
+    """The session that is active, which stays; or one of our own, which is stopped when all went well or not, but not
+    when someone wants to leave at once.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    starting()
+    ours = start_session(master, extra)
+    try:
+        yield ours
+    except Exception:
+        ours.stop()
+        raise
+    ours.stop()
 
 
 def lacking(spark: SparkSession) -> Iterator[str]:

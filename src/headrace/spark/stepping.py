@@ -32,6 +32,7 @@ from headrace.spark.registry import (
     Request,
     answered,
     applied,
+    checked,
     keep_registry,
     read_registry,
     refusal,
@@ -206,12 +207,15 @@ class Stepper:
         """The registry with the requests in the inbox, those that were taken, and the tables as they are now."""
         registry, taken = self.registry, []
         changed = with_queries(registry, self.first)
+        if len(changed.queries) > self.quotas.queries:
+            problem = f"there are {len(changed.queries)} queries, {self.quotas.queries} are allowed"
+            raise UsageError("quota", problem, hint="raise the quota, or register fewer")
         for request in requests(self.directory):
             try:
                 if request.action == "reload":
                     self.tables[request.name] = self.reloaded(request.name)
                 else:
-                    self.check_room()
+                    self.check_room(request, changed)
                     changed = applied(changed, request, self.setting.catalog, self.setting.stream, self.quotas)
                 taken.append(request)
             except HeadraceError as problem:
@@ -219,7 +223,6 @@ class Stepper:
         if changed is not registry:
             changed = replace(changed, version=registry.version + 1)
             keep_registry(self.directory, changed)
-            read_registry.cache_clear()
         return changed, taken, dict(self.tables)
 
     def reloaded(self, table: str) -> str:
@@ -227,10 +230,21 @@ class Stepper:
             raise UsageError("no-table", f"there is no table '{table}'", hint=nearest(table, self.tables))
         return self.reload(table)
 
-    def check_room(self) -> None:
+    def check_room(self, request: Request, registry: Registry) -> None:
+        """Whether there is room for one more query, by what is there and by what the sample says of its groups."""
+        if request.action == "drop":
+            return
         size = sum(file.file.bytes for file in self.commit.slices) if self.commit else 0
         if size > self.quotas.state_bytes:
             raise UsageError("quota", f"the state has {size:,} bytes, {self.quotas.state_bytes:,} are allowed")
+        query = checked(request.sql, self.setting.catalog, self.setting.stream)
+        groups = self.planner.groups_of(query, self.table_rows(self.tables))
+        if groups is not None and groups > self.quotas.groups:
+            problem = f"the query would have about {groups:,.0f} groups, {self.quotas.groups:,} are allowed"
+            raise UsageError("quota", problem, hint="group by fewer or coarser expressions")
+
+    def table_rows(self, tables: Mapping[str, str]) -> dict[str, pa.Table]:
+        return {name: self.directory.table(version) for name, version in tables.items()}
 
     # Input
 
@@ -260,8 +274,9 @@ class Stepper:
     def plan_name(
         self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], given: Input
     ) -> str | None:
-        known = {name: self.directory.table(version) for name, version in tables.items()}
-        plan = self.planner.plan_for(registry.values, known, given.sample or (lambda: self.sample_of(units)))
+        plan = self.planner.plan_for(
+            registry.values, self.table_rows(tables), given.sample or (lambda: self.sample_of(units))
+        )
         if plan is None:
             return None
         if plan is not self.kept_plan[0]:
@@ -307,6 +322,7 @@ class Stepper:
             span = Span(journal.plan or "", counted.start_us, counted.end_us)
         manifests = [each.manifest for each in reduced]
         slices = live_slices(before, manifests, forgotten_us)
+        results = self.merged_results(journal, registry, manifests)
         totals = counted.totals.plus(replace(counted.totals.__class__(), quarantined=len(journal.quarantined)))
         return Commit(
             step=journal.step,
@@ -322,19 +338,29 @@ class Stepper:
             offsets=journal.offsets or (before.offsets if before else ()),
             ended=journal.ended or (before.ended if before else False),
             partitions=partitions,
-            queries=self.query_states(journal, registry, manifests, counted.errors),
+            queries=self.query_states(journal, registry, manifests, counted.errors, results),
             spans=with_span(before.spans if before else (), span, forgotten_us),
             forgotten_us=forgotten_us,
             slices=slices,
-            results=self.merged_results(journal, registry, manifests),
+            results=results,
             rejected=tuple(counted.rejected),
             totals=(before.totals.plus(totals) if before else totals),
             inputs=self.list_inputs(journal),
         )
 
     def query_states(
-        self, journal: Journal, registry: Registry, manifests: Iterable[Manifest], errors: Mapping[str, int]
+        self,
+        journal: Journal,
+        registry: Registry,
+        manifests: Iterable[Manifest],
+        errors: Mapping[str, int],
+        results: Iterable[ResultFile],
     ) -> dict[str, QueryState]:
+        """How far each query is after the step. Reducers tell of the windows that they had rows in."""
+        rows: dict[tuple[str, int], int] = {}
+        for file in results:
+            if file.folder == 0:
+                rows[file.query, file.generation] = rows.get((file.query, file.generation), 0) + file.rows
         step = Step(self.setting, journal, self.commit, registry)
         found = {}
         for name, registered in registry.queries.items():
@@ -348,7 +374,7 @@ class Stepper:
                     max((each.last_end_us for each in told if each.last_end_us is not None), default=None),
                 ),
                 windows=max([state.windows, *(each.windows for each in told)]),
-                rows=state.rows + sum(each.rows - state.rows for each in told),
+                rows=state.rows + rows.get((name, registered.generation), 0),
                 errors=state.errors + sum(each.errors - state.errors for each in told) + errors.get(name, 0),
                 left_out=state.left_out + sum(each.left_out - state.left_out for each in told),
             )
@@ -375,7 +401,7 @@ class Stepper:
             file_name = f"step-{journal.step:09}" + step.former(name, generation)
             merged = list(stage_results(self.setting.results, name, file_name, table))
             sync_results(self.setting.results, merged)
-            found += merged
+            found += [replace(file, generation=generation) for file in merged]
         return tuple(found)
 
     def best_rows(self, query: Query, files: Iterable[ResultFile]) -> pa.Table:

@@ -1,0 +1,204 @@
+"""A job: what a run needs to know, read from a TOML file, and the catalog, the queries and the engine it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.model.arrow import conform
+from headrace.model.errors import HeadraceError, UsageError, nearest
+from headrace.model.schema import Catalog, Stream, Table
+from headrace.service.job_file import ENGINE, INPUT, JOB, QUOTAS, SINK, checked, read_document, section, settings_of
+from headrace.service.job_file import value_of as checked_value
+from headrace.service.scripts import check_report, read_functions, read_script, read_text
+from headrace.spark.disk import local_path
+from headrace.spark.inputs import Source, cut, list_files, read, read_table
+from headrace.spark.registry import Quotas
+from headrace.sql import Script, format_query
+
+if TYPE_CHECKING:
+    from headrace.spark.engine import Engine
+
+SUFFIX = ".toml"
+MASTER = "local[*]"
+TRIGGER = "1 s"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job file. All paths are absolute; streams and tables are by their names in small letters."""
+
+    file: Path
+    schema: Path
+    queries: tuple[Path, ...]
+    state: Path
+    functions: Path | None = None
+    master: str = MASTER
+    trigger: str = TRIGGER
+    streams: Mapping[str, Source] = field(default_factory=dict)
+    tables: Mapping[str, Source] = field(default_factory=dict)
+    sinks: tuple[Mapping[str, Any], ...] = ()
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    quotas: Quotas = field(default_factory=Quotas)
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+# From the file
+
+
+def read_job(file: Path) -> Job:
+    """The job that a file describes; paths in it are relative to its folder."""
+    document = checked(file, read_document(file), JOB)
+    folder = file.absolute().parent
+    functions = document.get("functions")
+    return Job(
+        file=file,
+        schema=existing(file, folder / document["schema"], "schema"),
+        queries=tuple(existing(file, folder / each, "queries") for each in document["queries"]),
+        functions=None if functions is None else existing(file, folder / functions, "functions"),
+        state=located(folder, document["state"]),
+        master=document.get("master", MASTER),
+        trigger=document.get("trigger", TRIGGER),
+        streams=sources(file, document["streams"], "streams"),
+        tables=sources(file, document.get("tables", {}), "tables"),
+        sinks=tuple(sink_of(file, each) for each in document.get("sinks", [])),
+        engine=checked(file, document.get("engine", {}), ENGINE, "[engine]"),
+        quotas=Quotas(**checked(file, document.get("quotas", {}), QUOTAS, "[quotas]")),
+        spark=settings_of(file, document.get("spark", {}), "[spark]"),
+    )
+
+
+def located(folder: Path, text: str) -> Path:
+    """A path relative to the folder. One with a scheme stands for itself, if it is of this file system at all."""
+    return local_path(text) if ":/" in text else local_path(folder / text)
+
+
+def existing(file: Path, path: Path, key: str) -> Path:
+    if not path.is_file():
+        raise UsageError("job", f"{file}: '{key}' names {path}, and there is no such file")
+    return path
+
+
+def sources(file: Path, document: Mapping[str, Any], key: str) -> dict[str, Source]:
+    return {name.lower(): source_of(file, value, f"[{key}.{name}]") for name, value in document.items()}
+
+
+def source_of(file: Path, value: Any, where: str) -> Source:
+    found = checked(file, checked_value(str(file), where, value, section), INPUT, where)
+    options = settings_of(file, found.get("options", {}), f"{where} options")
+    try:
+        path = located(file.absolute().parent, found["path"])
+        return Source(str(path), found.get("format", "parquet"), options)
+    except UsageError as problem:
+        raise UsageError("job", f"{file}, {where}: {problem.message}", hint=problem.hint) from None
+
+
+def sink_of(file: Path, document: Mapping[str, Any]) -> dict[str, Any]:
+    found = checked(file, document, SINK, "[[sinks]]")
+    is_console = found["kind"] == "console"
+    if not is_console and "path" not in found:
+        raise UsageError("job", f"{file}, [[sinks]]: 'path' is missing: where the {found['kind']} files go")
+    stray = "path" if is_console else "rows"
+    if stray in found:
+        raise UsageError("job", f"{file}, [[sinks]]: a {found['kind']} sink has no '{stray}'")
+    if not is_console:
+        found["path"] = str(located(file.absolute().parent, found["path"]))
+    return found
+
+
+# What it makes
+
+
+def catalog_of(job: Job) -> Catalog:
+    """Streams, tables and functions; each stream and table has its place, and each place is of one that is declared."""
+    report: list[HeadraceError] = []
+    functions = read_functions(None if job.functions is None else str(job.functions))
+    script = read_script(read_text(str(job.schema)), functions, report)
+    check_report(report)
+    if script.queries:
+        raise UsageError("job", f"{job.schema} has queries", hint="'queries' names the files that hold them")
+    catalog = script.catalog
+    if not catalog.streams:
+        raise UsageError("job", f"{job.schema} declares no stream", hint="CREATE STREAM name (...) EVENT TIME ...")
+    check_places(job, "streams", job.streams, [stream.name for stream in catalog.streams])
+    check_places(job, "tables", job.tables, [table.name for table in catalog.tables])
+    return catalog
+
+
+def check_places(job: Job, key: str, places: Mapping[str, Source], declared: Iterable[str]) -> None:
+    names = list(declared)
+    for name in places:
+        if name not in {each.lower() for each in names}:
+            raise UsageError(
+                "job",
+                f"{job.file}, [{key}.{name}]: {job.schema.name} does not declare it",
+                hint=nearest(name, names),
+            )
+    for name in names:
+        if name.lower() not in places:
+            hint = f"add [{key}.{name}] with path = '...'"
+            raise UsageError("job", f"{job.file} does not say where the rows of {name} are", hint=hint)
+
+
+def script_of(job: Job) -> Script:
+    """The catalog and all queries of the job's files; every mistake is told, with its file."""
+    catalog = catalog_of(job)
+    found = Script(catalog, ())
+    for path in job.queries:
+        report: list[HeadraceError] = []
+        script = read_script(read_text(str(path)), catalog, report)
+        check_report(report)
+        if len(script.catalog.relation_names()) > len(catalog.relation_names()):
+            raise UsageError("job", f"{path} declares streams or tables", hint=f"{job.schema} is the place for them")
+        known = {named.name.lower() for named in found.queries}
+        for named in script.queries:
+            if named.name.lower() in known:
+                raise UsageError("job", f"{path}: there is a query '{named.name}' in another file already")
+        found = Script(catalog, (*found.queries, *script.queries))
+    return found
+
+
+def engine_of(job: Job, spark: Any, *, take_over: bool = False) -> Engine:
+    """An engine with the job's streams, tables, queries and sinks, on a session."""
+    from headrace.spark.engine import Engine
+
+    script = script_of(job)
+    engine = Engine(spark, job.state, quotas=job.quotas, take_over=take_over, **job.engine)
+    engine.functions(script.catalog.functions)
+    engine.declare(read_text(str(job.schema)))
+    for stream in script.catalog.streams:
+        source = job.streams[stream.name.lower()]
+        engine.stream(stream.name, source.path, format=source.format, options=source.options)
+    for table in script.catalog.tables:
+        source = job.tables[table.name.lower()]
+        engine.table(table.name, source.path, format=source.format, options=source.options)
+    for named in script.queries:
+        engine.add(named.name, format_query(named.query))
+    for options in job.sinks:
+        engine.sink(**options)
+    return engine
+
+
+# Rows without an engine
+
+
+def some_rows(job: Job, relation: Stream | Table, most: int) -> pa.Table:
+    """All rows of a table; of a stream the first ones, file by file, about as many as asked."""
+    if isinstance(relation, Table):
+        return read_table(job.tables[relation.name.lower()], relation)
+    source = job.streams[relation.name.lower()]
+    columns = [column.name for column in relation.columns]
+    found = [conform(pa.table({}), relation.columns)]
+    count = 0
+    for file in list_files(source):
+        for unit in cut(source, file, relation):
+            for rows in read(source, unit, relation, columns):
+                found.append(rows.table)
+                count += rows.table.num_rows
+                if count >= most:
+                    return pa.concat_tables(found)
+    return pa.concat_tables(found)

@@ -1,0 +1,265 @@
+"""`headrace queries` and `headrace tables`: change a job while it runs, and see how far its queries are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import rich_click as click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from headrace.kernel.states import check_supported
+from headrace.model.errors import UsageError, nearest, printable
+from headrace.model.schema import Catalog
+from headrace.model.time import format_timestamp
+from headrace.model.windows import AnyWindow
+from headrace.service.jobs import Job, catalog_of, read_job, script_of
+from headrace.service.live import print_wide
+from headrace.service.requesting import answer_within, state_of_stream, told
+from headrace.service.scripts import read_text
+from headrace.spark.directory import Directory, open_directory
+from headrace.spark.records import Commit, QueryState
+from headrace.spark.registry import ask, check_name, read_registry, requests
+from headrace.spark.time import ENDED_US, later
+from headrace.sql import parse_query
+from headrace.windows.instances import bounds_of, last_ending
+
+SQL_WIDTH = 60
+MOST_LOOKED_AT = 10_000
+"""How many windows that a query missed something of are looked at to find its first whole one."""
+
+job_argument = click.argument("job", type=click.Path(path_type=Path))
+wait_option = click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the engine's answer.",
+)
+file_option = click.option(
+    "--file", "file", metavar="FILE", help="Read the query from this file; '-' is standard input."
+)
+
+
+@click.group()
+def queries() -> None:
+    """List, add, drop and replace the queries of a JOB (its TOML file), running or not.
+
+    A change is a request in the state directory of the job. The engine takes it with its next step.
+    """
+
+
+@queries.command("add")
+@job_argument
+@click.argument("name")
+@click.argument("sql", required=False, metavar="['SELECT ...']")
+@file_option
+@wait_option
+def add(job: Path, name: str, sql: str | None, file: str | None, wait_s: float) -> None:
+    """Add a query under a NAME; it counts from the next step on.
+
+    \b
+    Try it:
+      headrace queries add job.toml volume "SELECT sum(Vol) AS volume FROM Trades [RANGE '1 minute']"
+    """
+    check_name(name)
+    request("add", read_job(job), name, text_of(sql, file), wait_s)
+
+
+@queries.command("replace")
+@job_argument
+@click.argument("name")
+@click.argument("sql", required=False, metavar="['SELECT ...']")
+@file_option
+@wait_option
+def replace(job: Path, name: str, sql: str | None, file: str | None, wait_s: float) -> None:
+    """Put another query in the place of the one called NAME; it begins anew."""
+    request("replace", read_job(job), name, text_of(sql, file), wait_s)
+
+
+@queries.command("drop")
+@job_argument
+@click.argument("name")
+@wait_option
+def drop(job: Path, name: str, wait_s: float) -> None:
+    """Drop the query called NAME; its results stay."""
+    request("drop", read_job(job), name, None, wait_s)
+
+
+@queries.command("list")
+@job_argument
+@click.option("--json", "as_json", is_flag=True, help="Print the queries as JSON.")
+def list_queries(job: Path, as_json: bool) -> None:
+    """Show the queries of a job as they were after its last step."""
+    listed = read_job(job)
+    states = list(directories(listed, catalog_of(listed)))
+    if not states:
+        raise UsageError("state", f"there is no state in {listed.state}", hint="headrace run makes it")
+    found = [each for stream, directory in states for each in listing(stream, directory)]
+    if as_json:
+        click.echo(json.dumps({"queries": [asdict(each) for each in found]}, ensure_ascii=False, indent=2))
+    else:
+        print_wide(Console(highlight=False), table_of(found))
+    waiting = [f"{each.action} {each.name}" for _, directory in states for each in requests(directory)]
+    if waiting:
+        click.echo(f"requests that wait for a step: {printable(', '.join(waiting))}", err=True)
+
+
+@click.group()
+def tables() -> None:
+    """Change the static tables of a JOB (its TOML file), running or not."""
+
+
+@tables.command("reload")
+@job_argument
+@click.argument("name")
+@wait_option
+def reload(job: Path, name: str, wait_s: float) -> None:
+    """Let the engine read the files of the static table NAME again; rows that come afterwards are joined to them."""
+    asked = read_job(job)
+    catalog = catalog_of(asked)
+    table = catalog.table(name)
+    if table is None:
+        hint = nearest(name, [each.name for each in catalog.tables])
+        raise UsageError("unknown-name", f"there is no static table '{name}'", hint=hint)
+    left_in = [
+        (stream, directory, ask(directory, "reload", table.name)) for stream, directory in directories(asked, catalog)
+    ]
+    if not left_in:
+        raise UsageError("state", f"there is no state in {asked.state}", hint="headrace run makes it")
+    for stream, directory, id in left_in:
+        answer = answer_within(directory, id, wait_s)
+        click.echo(told(f"{table.name} is read again for {stream}", answer, directory, wait_s))
+
+
+# Requests
+
+
+def text_of(sql: str | None, file: str | None) -> str:
+    if (sql is None) == (file is None):
+        raise click.UsageError("give the query as text or with --file, one of them")
+    return read_text(file) if file is not None else str(sql)
+
+
+def request(action: str, job: Job, name: str, sql: str | None, wait_s: float) -> None:
+    """Leave a request with the stream that the query reads, and tell what became of it."""
+    catalog = catalog_of(job)
+    if sql is None:
+        directory, sql = holder(job, catalog, name), ""
+    else:
+        query = parse_query(sql, catalog)
+        check_supported(query)
+        directory = state_of_stream(job, query.stream)
+    answer = answer_within(directory, ask(directory, action, name, sql), wait_s)
+    click.echo(told(f"{name}: {DONE[action]}", answer, directory, wait_s))
+    warn_of_file(action, job, name)
+
+
+DONE = {"add": "added", "drop": "dropped", "replace": "replaced"}
+
+
+def warn_of_file(action: str, job: Job, name: str) -> None:
+    """What the job's files say is taken at every start."""
+    if action != "add" and name in {named.name for named in script_of(job).queries}:
+        again = "it comes back" if action == "drop" else "it is replaced by what is written there"
+        click.echo(f"{name} is in the files of {job.file} too: {again} when the job is started again", err=True)
+
+
+def holder(job: Job, catalog: Catalog, name: str) -> Directory:
+    """The state that has the query, or will have it when its requests are taken; of one stream its state."""
+    found = list(directories(job, catalog))
+    if len(found) == 1:
+        return found[0][1]
+    for _, directory in found:
+        commit = directory.last_commit()
+        if name in (commit.queries if commit else {}) or name in {each.name for each in requests(directory)}:
+            return directory
+    raise UsageError("no-query", f"no stream of {job.file} has a query '{name}'")
+
+
+def directories(job: Job, catalog: Catalog) -> Iterator[tuple[str, Directory]]:
+    """The states of those streams that have been run."""
+    for stream in catalog.streams:
+        if (job.state / stream.name / "format.json").exists():
+            yield stream.name, open_directory(job.state / stream.name)
+
+
+# How far the queries are
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A query and how far it is. `waiting_until`: when its first window ends, if it had none yet."""
+
+    stream: str
+    name: str
+    generation: int
+    windows: int
+    rows: int
+    errors: int
+    waiting_until: str | None
+    sql: str
+
+
+def listing(stream: str, directory: Directory) -> Iterator[Listed]:
+    commit = directory.last_commit()
+    registry = read_registry(directory.root, commit.registry) if commit else None
+    if commit is None or registry is None:
+        return
+    for name, registered in registry.queries.items():
+        state = commit.queries.get(name, QueryState(registered.generation))
+        until_us = None if state.windows else first_end_us(registered.query.window, state, commit)
+        until = None if until_us is None else format_timestamp(until_us)
+        yield Listed(
+            stream, name, registered.generation, state.windows, state.rows, state.errors, until, registered.sql
+        )
+
+
+def first_end_us(window: AnyWindow, state: QueryState, commit: Commit) -> int | None:
+    """The end of the first window that is open and of which the query missed no row; None if that is not known."""
+    after_us = later(commit.closed_us, state.after_us)
+    if after_us is None or after_us >= ENDED_US:
+        return None
+    first = last_ending(window, after_us) + 1
+    starts, ends = bounds_of(window, np.arange(first, first + MOST_LOOKED_AT, dtype=np.int64))
+    whole = np.ones(len(starts), dtype=np.bool_)
+    for span in state.missed:
+        whole &= (ends <= span.start_us) | (span.end_us <= starts)
+    places = np.flatnonzero(whole)
+    return int(ends[places[0]]) if len(places) else None
+
+
+def table_of(found: list[Listed]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    is_waiting = any(each.waiting_until for each in found)
+    several = len({each.stream for each in found}) > 1
+    for name in [*(["stream"] if several else []), "query"]:
+        table.add_column(name, no_wrap=True)
+    for name in ("generation", "windows", "rows", "row errors"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if is_waiting:
+        table.add_column("waiting until", no_wrap=True)
+    table.add_column("SQL", no_wrap=True, overflow="ellipsis")
+    for each in found:
+        table.add_row(
+            *([Text(each.stream)] if several else []),
+            Text(printable(each.name)),
+            *(f"{count:,}" for count in (each.generation, each.windows, each.rows, each.errors)),
+            *([each.waiting_until or ""] if is_waiting else []),
+            Text(shortened(each.sql)),
+        )
+    return table
+
+
+def shortened(sql: str) -> str:
+    """The beginning, without the columns that every result has."""
+    line = printable(" ".join(sql.split())).replace("SELECT window_start, window_end, ", "SELECT ", 1)
+    return line if len(line) <= SQL_WIDTH else f"{line[: SQL_WIDTH - 3]}..."

@@ -1,0 +1,51 @@
+"""Requests to a job, through the inbox of its state: left there, and taken by the engine with its next step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.model.errors import UsageError
+from headrace.service.jobs import Job
+from headrace.spark.directory import Directory, open_directory
+from headrace.spark.registry import answer_to
+
+POLL_S = 0.05
+
+
+def state_of_stream(job: Job, stream: str) -> Directory:
+    return open_directory(job.state / stream)
+
+
+def answer_within(directory: Directory, request: str, wait_s: float) -> Mapping[str, Any] | None:
+    """The answer to a request, if one comes in time; a refusal is an error."""
+    until = time.monotonic() + wait_s
+    while True:
+        found = answer_to(directory, request)
+        if found is not None:
+            refuse(found)
+            return found
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            return None
+        pause(min(POLL_S, left_s))
+
+
+def pause(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def refuse(answer: Mapping[str, Any]) -> None:
+    if "refused" in answer:
+        raise UsageError(answer["code"], answer["message"], detail=answer.get("detail"), hint=answer.get("hint"))
+
+
+def told(what: str, answer: Mapping[str, Any] | None, directory: Directory, wait_s: float) -> str:
+    """A sentence on what became of a request."""
+    if answer is None:
+        return (
+            f"no engine answered within {wait_s:g} s: the request stays in {directory.root / 'inbox'} "
+            "and is taken with the first step when the job runs"
+        )
+    return f"{what} in step {answer['step']}, version {answer['version']} of the registry"

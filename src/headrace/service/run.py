@@ -1,0 +1,153 @@
+"""`headrace run`: a job on Spark, until it is stopped or all input is read."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import rich_click as click
+from rich.console import Console
+
+from headrace.model.errors import UsageError
+from headrace.model.time import parse_duration
+from headrace.service.failures import translated
+from headrace.service.jobs import Job, engine_of, read_job, script_of
+from headrace.service.live import REFRESH_S, summarise, watching
+
+if TYPE_CHECKING:
+    from headrace.spark.engine import Engine
+    from headrace.spark.run import Run
+
+QUIET = {"spark.log.level": "FATAL"}
+"""Spark would print the stack trace of every task that fails; what went wrong is told once, at the end."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option("--once", is_flag=True, help="Process what is there up to the watermark, then stop.")
+@click.option("--bounded", is_flag=True, help="Process what is there, close every window, then stop.")
+@click.option("--take-over", is_flag=True, help="Take the state from an engine that hangs and can't be stopped.")
+def run(job: Path, once: bool, bounded: bool, take_over: bool) -> None:
+    """Run a JOB (a TOML file; headrace init writes one) on Spark until it is stopped.
+
+    Started again, it goes on where it stopped. Ctrl-C finishes the step that runs, then stops; a second Ctrl-C stops
+    at once, and the next start does that step again.
+
+    \b
+    Try it:
+      headrace init /tmp/first
+      headrace data trades --rows 100000 --out /tmp/first/data
+      headrace run /tmp/first/job.toml --bounded
+    """
+    if once and bounded:
+        raise click.UsageError("--once keeps open windows open, --bounded closes them: choose one")
+    mode = "once" if once else "bounded" if bounded else None
+    told = read_job(job)
+    script_of(told)
+    console = Console(stderr=True, highlight=False)
+    from headrace.spark.sessions import session
+
+    with session(told.master, {**QUIET, **told.spark}) as spark:
+        engine = engine_of(told, spark, take_over=take_over)
+        try:
+            running = opened(engine)
+            tell_ended(running)
+            drive(running, told, mode, console)
+        except Exception as problem:  # noqa: BLE001 - PySpark is not imported here: its errors are known by their text
+            known = translated(problem, told.state)
+            raise known from (None if known is not problem else problem.__cause__)
+    folders = [folder for pipeline in running.pipelines for folder in pipeline.stepper.setting.results]
+    summarise(console, running.progress(), folders)
+
+
+def opened(engine: Engine) -> Run:
+    """A run that has not begun. What to do when the state is in use is said in words of the command line."""
+    try:
+        return engine.run()
+    except UsageError as problem:
+        if problem.code != "state-in-use":
+            raise
+        hint = "stop it; if it hangs and can't be stopped, --take-over takes the state from it"
+        raise UsageError(problem.code, problem.message, hint=hint) from None
+
+
+def tell_ended(running: Run) -> None:
+    for pipeline in running.pipelines:
+        commit = pipeline.stepper.commit
+        if commit is not None and commit.ended:
+            click.echo(
+                f"the input of {pipeline.stream.name} ended in an earlier --bounded run: rows that come now are late",
+                err=True,
+            )
+
+
+def drive(running: Run, job: Job, mode: str | None, console: Console) -> None:
+    """Start the run in a thread of its own, show how it goes, and wait for its end or for a signal."""
+    if mode is None:
+        running.start(parse_duration(job.trigger))
+        wait: Callable[[float], bool] = running.join
+    else:
+        wait = Work(running.bounded if mode == "bounded" else running.once).wait
+    # Results that are printed meanwhile would be overwritten in place.
+    in_place = console.is_terminal and not any(sink["kind"] == "console" for sink in job.sinks)
+    try:
+        with signals(running, console), watching(console, in_place) as show:
+            while not wait(REFRESH_S):
+                show(running.progress())
+    except Exception:
+        if mode is None:
+            running.close()
+        raise
+    running.close()
+
+
+class Work:
+    """A call in a thread of its own; what it raises is raised where it is waited for."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call = call
+        self.problem: BaseException | None = None
+        self.thread = threading.Thread(target=self.run, name="headrace", daemon=True)
+        self.thread.start()
+
+    def run(self) -> None:
+        try:
+            self.call()
+        except BaseException as problem:  # noqa: BLE001 - handed to the thread that waits
+            self.problem = problem
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it is done."""
+        self.thread.join(timeout_s)
+        if self.problem is not None:
+            raise self.problem
+        return not self.thread.is_alive()
+
+
+@contextmanager
+def signals(running: Run, console: Console) -> Iterator[None]:
+    """The first signal lets the step finish, the second does not. PySpark's own handler, which would cancel the step,
+    is in place once the session has started: ours must come after it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if running.stopping.is_set():
+            raise KeyboardInterrupt
+        running.stopping.set()
+        console.print("stopping after this step; once more stops at once")
+
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,296 @@
+"""`headrace run`: on Spark once and bounded; signals, errors of tasks and progress without it."""
+
+from __future__ import annotations
+
+import io
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from headrace.model.errors import DataError, UsageError
+from headrace.service.failures import DETAILS, TaskError, translated
+from headrace.service.init import FILES
+from headrace.service.jobs import engine_of, read_job
+from headrace.service.live import LINE_S, Lines, line_of, short_duration, summarise, watching
+from headrace.service.run import Work, opened, signals
+from headrace.spark.context import ResultFolder
+from headrace.spark.progress import Progress
+from headrace.spark.records import QueryState, Totals
+from tests.service.running import CommandLine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def job(tmp_path: Path, trades: Path) -> Path:
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "data").symlink_to(trades)
+    return tmp_path / "job.toml"
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """All rows of a query; of several groups in one window in no order."""
+    files = sorted(folder.glob("step-*.parquet"))
+    return sorted((row for file in files for row in pq.read_table(file).to_pylist()), key=repr)
+
+
+# On Spark
+
+
+def test_bounded_answers_every_window(headrace: CommandLine, job: Path, trades: Path, spark: SparkSession) -> None:
+    outcome = headrace("run", job, "--bounded")
+    assert outcome.status == 0, outcome.err
+    assert "2,000 rows" in outcome.err
+    assert "all input read" in outcome.err
+    assert "large_trades" in outcome.err
+    assert f"results: {job.parent / 'results' / '<query>' / 'step-*.parquet'}" in outcome.err
+    assert outcome.out == ""
+    headrace("eval", job.parent / "queries.sql", "--data", trades, "--out", job.parent / "expected")
+    for name in ("large_trades", "busiest", "movers"):
+        expected = pq.read_table(job.parent / "expected" / f"{name}.parquet").to_pylist()
+        assert rows_of(job.parent / "results" / name) == sorted(expected, key=repr)
+    again = headrace("run", job, "--bounded")
+    assert again.status == 0, again.err
+    assert "ended in an earlier --bounded run" in again.err
+    assert spark.sparkContext.defaultParallelism == 2, "the session goes on"
+
+
+def test_once_stops_at_the_watermark_and_goes_on(headrace: CommandLine, job: Path, spark: SparkSession) -> None:
+    """About six seconds of trades, 5 s of lateness: the watermark stops before the first window of a minute ends."""
+    first = headrace("run", job, "--once")
+    assert first.status == 0, first.err
+    assert "2,000 rows" in first.err
+    assert "watermark 2004-12-01T17:00:0" in first.err
+    assert rows_of(job.parent / "results" / "busiest") == []
+    second = headrace("run", job, "--bounded")
+    assert second.status == 0, second.err
+    assert "2,000 rows" in second.err
+    assert len(rows_of(job.parent / "results" / "busiest")) == 3
+
+
+def test_an_error_of_a_task_is_told_as_it_is(
+    headrace: CommandLine, job: Path, trades: Path, spark: SparkSession
+) -> None:
+    """The end of the file, which the driver looks at, is whole; the pages, which tasks read, are not. The plan is made
+    already: for that the driver would read rows itself.
+    """
+    (file,) = (trades / "Trades").glob("*.parquet")
+    (job.parent / "data").unlink()
+    copytree(trades, job.parent / "data")
+    assert headrace("run", job, "--once").status == 0
+    data = bytearray(file.read_bytes())
+    data[4:400] = bytes(396)
+    (job.parent / "data" / "Trades" / "bad.parquet").write_bytes(data)
+    outcome = headrace("run", job, "--once")
+    assert outcome.status == 1
+    assert re.search(r"^error\[bad-file\]: .*bad.parquet: is damaged\n  = ", outcome.err, re.MULTILINE)
+    for noise in ("Traceback", "java", "org.apache", "Py4J"):
+        assert noise not in outcome.err
+    assert (job.parent / "state" / "Trades" / "journal" / "000000003.json").exists(), "the step had begun"
+
+
+# Without Spark
+
+
+def test_mistakes_are_told_before_spark_starts(
+    headrace: CommandLine, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.service.run.session", lambda _: pytest.fail("there was no need for a session"))
+    assert "can't read" in headrace("run", job.parent / "none.toml").err
+    assert headrace("run", job, "--once", "--bounded").status == 2
+    (job.parent / "queries.sql").write_text("CREATE QUERY a AS SELECT sum(Vo) FROM Trades [RANGE '1 s'];")
+    outcome = headrace("run", job)
+    assert outcome.status == 1
+    assert "no column 'Vo'" in outcome.err
+
+
+def test_an_engine_has_what_the_job_says(job: Path) -> None:
+    with job.open("a") as file:
+        file.write('\n[[sinks]]\nkind = "console"\n')
+    engine = engine_of(read_job(job), None, take_over=True)
+    assert engine.options.take_over
+    assert engine.options.quotas.queries == 1_000
+    assert engine.options.on_bad_file == "stop"
+    assert list(engine.queries) == ["large_trades", "busiest", "movers"]
+    assert list(engine.feeds) == ["trades", "close", "index"]
+    assert engine.folders == [ResultFolder(str(job.parent / "results"), "parquet")]
+    assert len(engine.sinks) == 1
+
+
+def test_a_state_in_use_is_told_in_words_of_the_command_line() -> None:
+    engine: Any = Mock()
+    engine.run.side_effect = UsageError("state-in-use", "another engine runs", hint="take_over=True")
+    with pytest.raises(UsageError, match="another engine runs") as problem:
+        opened(engine)
+    assert "--take-over" in (problem.value.hint or "")
+
+
+@pytest.fixture
+def quiet() -> Console:
+    return Console(file=io.StringIO(), width=80)
+
+
+def written(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("handlers")
+def test_the_first_signal_lets_the_step_finish_and_the_second_does_not(number: signal.Signals, quiet: Console) -> None:
+    running: Any = SimpleNamespace(stopping=threading.Event())
+    with pytest.raises(KeyboardInterrupt), signals(running, quiet):  # noqa: PT012 - both signals come inside
+        signal.raise_signal(number)
+        assert running.stopping.is_set()
+        assert "stopping after this step" in written(quiet)
+        signal.raise_signal(number)
+
+
+def test_what_the_thread_raises_is_raised_where_it_is_waited_for() -> None:
+    def fail() -> None:
+        raise UsageError("x", "it went wrong")
+
+    work = Work(fail)
+    with pytest.raises(UsageError, match="it went wrong"):  # noqa: PT012 - it may take more than one wait
+        while not work.wait(0.1):
+            pass
+
+
+class PythonException(Exception):
+    """As PySpark has one."""
+
+
+PythonException.__module__ = "pyspark.errors.exceptions.captured"
+
+TRACE = """An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "/x/headrace/spark/mapping.py", line 95, in unit_rows
+    yield from read(setting.source, unit, setting.declared, columns)
+{error}
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
+\tat java.base/java.lang.Thread.run(Thread.java:833)
+"""
+
+
+def test_our_errors_come_out_of_a_stack_trace_whole(tmp_path: Path) -> None:
+    error = DataError("bad-file", "x.parquet: is damaged", detail="page 3", hint="write it again")
+    trace = TRACE.format(error=f"headrace.model.errors.DataError: {error}")
+    found = translated(PythonException(trace), tmp_path)
+    assert isinstance(found, TaskError)
+    assert found.code == "bad-file"
+    assert str(found) == str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_errors_are_one_line_and_a_file(tmp_path: Path) -> None:
+    trace = TRACE.format(error="ZeroDivisionError: division by zero")
+    found = str(translated(PythonException(trace), tmp_path))
+    assert found == (
+        "error[spark]: a step failed in Spark: ZeroDivisionError: division by zero\n"
+        f"hint: all that Spark said is in {tmp_path / DETAILS}"
+    )
+    assert "BasePythonRunner" in (tmp_path / DETAILS).read_text()
+    died = "An error occurred while calling o1.x.\n: a.B: aborted\nCaused by: a.b.C: the worker died\nCaused by: a.EOF"
+    assert "a step failed in Spark: the worker died\n" in str(translated(PythonException(died), tmp_path))
+    lost = str(translated(PythonException("[JOB_ABORTED] Job 7 was cancelled\n\tat x"), tmp_path / "none"))
+    assert lost.startswith("error[spark]: a step failed in Spark: [JOB_ABORTED] Job 7 was cancelled")
+
+
+def test_errors_that_are_not_of_spark_stay_what_they_are(tmp_path: Path) -> None:
+    for problem in (UsageError("x", "y"), AssertionError()):
+        assert translated(problem, tmp_path) is problem
+
+
+# Progress
+
+PROGRESS = Progress(
+    stream="Trades",
+    step=12,
+    totals=Totals(rows=1_234_567, late=5, future=1, dropped=2, bad=3),
+    rows_per_s=45_678.9,
+    step_s=0.5,
+    watermark_us=1_101_920_401_250_000,
+    lag_us=1_500_000,
+    windows=99,
+    result_rows=100,
+    queries={"a": QueryState(1, windows=99, rows=100, errors=7)},
+    sharing=14.25,
+    store_files=3,
+    store_bytes=4_000,
+    ended=False,
+)
+
+
+def test_a_line_tells_how_far_a_stream_is() -> None:
+    assert line_of(PROGRESS) == (
+        "Trades: step 12, 1 query, sharing 14.2x, 1,234,567 rows, 45,679 rows/s, watermark 2004-12-01T17:00:01Z, "
+        "lag 1.5 s, 99 windows, late 5, dropped 2, future 1, bad 3"
+    )
+    young = replace(PROGRESS, watermark_us=None, lag_us=None, sharing=None)
+    assert "no watermark yet" in line_of(young)
+    assert "all input read" in line_of(replace(young, ended=True))
+    assert "bad files 2" in line_of(replace(PROGRESS, totals=Totals(quarantined=2)))
+
+
+@pytest.mark.parametrize(
+    ("duration_us", "expected"),
+    [(0, "0.0 us"), (1_500_000, "1.5 s"), (90_000_000, "1.5 min"), (20 * 60_000_000, "20 min"), (-2_000, "-2.0 ms")],
+)
+def test_lags_are_told_in_one_unit(duration_us: int, expected: str) -> None:
+    assert short_duration(duration_us) == expected
+
+
+def test_elsewhere_than_on_a_terminal_there_is_a_line_now_and_then(quiet: Console) -> None:
+    now = [0.0]
+    lines = Lines(quiet, lambda: now[0])
+    for second in range(20):
+        now[0] = float(second)
+        lines([replace(PROGRESS, step=1 if second < 8 else 2)])
+    assert [line.split(",")[0] for line in written(quiet).splitlines()] == ["Trades: step 1", "Trades: step 2"]
+    assert LINE_S == 5.0
+
+
+def test_a_terminal_is_refreshed_in_place() -> None:
+    terminal = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with watching(terminal, in_place=True) as show:
+        show([])
+        show([PROGRESS])
+    shown = written(terminal)
+    assert "1,234,567 rows" in shown
+    assert "\x1b[2K" in shown
+    assert max(len(line) for line in shown.splitlines()) < 160
+
+
+def test_the_summary_tells_what_came_of_each_query(quiet: Console) -> None:
+    many = {f"q{number}": QueryState(number) for number in range(25)}
+    summarise(quiet, [replace(PROGRESS, queries=many)], [ResultFolder("/results", "json")] * 2)
+    shown = written(quiet)
+    assert "... and 5 more queries" in shown
+    assert shown.count("results: /results/<query>/step-*.json") == 1
+
+
+def test_names_are_not_markup(quiet: Console) -> None:
+    summarise(quiet, [replace(PROGRESS, stream="[red]x", queries={"[b]": QueryState(1)})], [])
+    assert "[red]x" in written(quiet)
+    assert "[b]" in written(quiet)
