@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 from pyspark.daemon import manager
 
 import headrace.spark.mapping
 import headrace.spark.reducing  # noqa: F401 - loaded for the workers
 
 if __name__ == "__main__":
+    # A worker collects garbage after every task, and would look at all that is loaded here: 0.1 s each time.
+    gc.collect()
+    gc.freeze()
     manager()

@@ -26,6 +26,9 @@ PIECES = "reducer int, kind string, data binary"
 MANIFESTS = "manifest string, counted binary"
 PIECE_SCHEMA = pa.schema([("reducer", pa.int32()), ("kind", pa.string()), ("data", pa.binary())])
 
+FOR_STEPS = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
+"""In a session of their own, beside the user's: there is nothing to generate code for, and no join to adapt."""
+
 Batches = Iterator[pa.RecordBatch]
 
 
@@ -33,7 +36,9 @@ class OnSpark:
     """A runner that gives the tasks to Spark."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
+        self.spark = spark.newSession()
+        for key, value in FOR_STEPS.items():
+            self.spark.conf.set(key, value)
 
     @property
     def tasks(self) -> int:
@@ -42,10 +47,9 @@ class OnSpark:
     def run(
         self, setting: Setting, step: int, tasks: Sequence[Sequence[Unit]], rows: DataFrame | None
     ) -> list[Reduced]:
-        session = self.spark if rows is None else rows.sparkSession
         if rows is None:
             count = max(1, len(tasks))
-            frame = session.range(0, count, 1, count)
+            frame = self.spark.range(0, count, 1, count)
             pieces = frame.mapInArrow(unit_task(setting, step, self.tasks), PIECES)
         else:
             pieces = rows.mapInArrow(row_task(setting, step), PIECES)
