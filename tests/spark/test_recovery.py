@@ -24,7 +24,9 @@ from headrace.spark.reducing import MOST_FILES
 from headrace.spark.registry import Quotas, answer_to, ask, known_registry
 from headrace.spark.slices import CACHE
 from headrace.spark.stepping import Input, Stepper
-from tests.spark.files import batches, check_results, make_stepper, run_all, write_input
+from headrace.sql import parse_query
+from tests.spark.files import CATALOG, batches, check_results, make_stepper, run_all, write_input
+from tests.spark.stories import read_results
 
 STEPS = 8
 LONG = MOST_FILES + 4
@@ -266,4 +268,42 @@ def test_quotas_are_told(tmp_path: Path) -> None:
     assert told["replace"] is not None
     assert "bytes" in told["replace"]["message"]
     assert told["drop"] == {"version": 3, "step": 3}, "a full state can be relieved"
+    stepper.close()
+
+
+# Answers
+
+
+def test_who_asks_is_told_the_first_complete_window(tmp_path: Path) -> None:
+    """
+    rows counted before   |----------------|
+    windows of 4 s             |---|---|---|---|---|
+    first complete                           ^ the one that begins behind them
+    """
+    root = with_input(tmp_path, 6)
+    stepper = make_stepper(root)
+    for _ in range(3):
+        stepper.step(Input())
+    sql = "SELECT count(*) AS n FROM r [RANGE '4 s'] WHERE v <> 5"
+    request = ask(stepper.directory, "add", "sevens", sql)
+    stepper.step(Input())
+    told = answer_to(stepper.directory, request)
+    assert told is not None
+    assert stepper.commit is not None
+    while stepper.step(Input(ended=True)) is not None:
+        pass
+    stepper.close()
+    ours = read_results(root / "results" / "sevens", parse_query(sql, CATALOG))
+    assert min(ours) == (told["start_us"], told["end_us"])
+
+
+def test_input_that_changed_is_not_taken_for_what_it_was(tmp_path: Path) -> None:
+    root = with_input(tmp_path, 3)
+    stepper = make_stepper(root)
+    stepper.step(Input())
+    journal = stepper.begin(Input())
+    assert journal is not None
+    write_input(root / "input", batches(9)[8], 1)
+    with pytest.raises(HeadraceError, match="it has changed since step 2 began"):
+        stepper.step(Input())
     stepper.close()

@@ -186,6 +186,7 @@ class Engine:
         feed = self.feeds.get(stream.name.lower())
         if feed is None:
             raise UsageError("stream", f"say where the rows of {stream.name} come from: engine.stream(name, source)")
+        check_name(stream.name)
         root = self.state / stream.name
         reducers = self.options.reducers or int(self.spark.sparkContext.defaultParallelism)
         directory = prepare(root, format_stream(stream), reducers)

@@ -18,6 +18,7 @@ from headrace.spark.records import Commit
 
 KEPT_RECORDS = 100
 """So many commit records, and what they name, are kept to look back at."""
+KEPT_ANSWERS = 1_000
 STAGED = re.compile(r"^\.step-(\d{9})")
 
 
@@ -46,6 +47,12 @@ def sweep(directory: Directory, results: Sequence[ResultFolder], step: int) -> N
                 found = STAGED.match(name)
                 if name.startswith(TEMPORARY) or (found and int(found[1]) <= step):
                     Path(parent, name).unlink(missing_ok=True)
+
+
+def forget_answers(directory: Directory) -> None:
+    """Answers that nobody waited for, but for the newest."""
+    names = sorted(entry.name for entry in os.scandir(directory.root / "outbox"))
+    delete(directory.root / "outbox", set(names[:-KEPT_ANSWERS]).__contains__)
 
 
 def step_of(name: str) -> int:

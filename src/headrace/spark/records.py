@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.model.windows import Interval
-from headrace.spark.inputs import Unit
+from headrace.spark.inputs import InputFile, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Journal:
     plan: str | None
     tables: Mapping[str, str]
     units: tuple[Unit, ...] = ()
-    files: tuple[str, ...] = ()
+    files: tuple[InputFile, ...] = ()
     quarantined: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
     batch: int | None = None
@@ -163,8 +163,10 @@ class Manifest:
 
 
 def journal_from(document: Mapping[str, Any]) -> Journal:
-    found = tupled(document, "files", "quarantined", "requests", "offsets")
-    return replace(Journal(**found), units=tuple(Unit(**each) for each in document["units"]))
+    found = tupled(document, "quarantined", "requests", "offsets")
+    found["units"] = tuple(Unit(**each) for each in document["units"])
+    found["files"] = tuple(InputFile(**each) for each in document["files"])
+    return Journal(**found)
 
 
 def commit_from(document: Mapping[str, Any]) -> Commit:

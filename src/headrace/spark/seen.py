@@ -29,7 +29,7 @@ class Seen:
                 # A journal is written before its step, so this is damage; reading it says so.
                 read_record(directory.journal_path(step))
             else:
-                self.paths |= set(journal.files)
+                self.paths |= {file.path for file in journal.files}
 
     def path(self, step: int) -> Path:
         return self.directory.root / "inputs" / f"{step:09}.json"

@@ -5,6 +5,7 @@ What is decided depends on the state, the requests, the files and the clock that
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -20,7 +21,7 @@ from headrace.planner.plan import Plan
 from headrace.spark.context import Setting, Step
 from headrace.spark.directory import Directory, Owner
 from headrace.spark.disk import read_file
-from headrace.spark.garbage import collect_garbage, sweep
+from headrace.spark.garbage import collect_garbage, forget_answers, sweep
 from headrace.spark.inputs import BadFile, InputFile, Unit, cut, list_files, read
 from headrace.spark.mapping import Counted
 from headrace.spark.planning import SAMPLE_ROWS, Planner
@@ -41,7 +42,15 @@ from headrace.spark.registry import (
 )
 from headrace.spark.seen import Seen
 from headrace.spark.staging import show, show_results, stage_results, sync_results
-from headrace.spark.time import ENDED_US, later, moved_partitions, moved_watermark, needed_from, with_span
+from headrace.spark.time import (
+    ENDED_US,
+    first_complete,
+    later,
+    moved_partitions,
+    moved_watermark,
+    needed_from,
+    with_span,
+)
 from headrace.windows import instances_ending
 
 STEP_BYTES = 1 << 30
@@ -101,6 +110,7 @@ class Stepper:
         self.first: dict[str, tuple[str, Query]] = {}
         self.reload = reload
         self.finish(self.commit)
+        forget_answers(self.directory)
         sweep(self.directory, self.setting.results, self.commit.step if self.commit else 0)
 
     # The registry before the next step
@@ -130,7 +140,11 @@ class Stepper:
 
     def step(self, given: Input) -> Commit | None:
         """Run one step, if there is anything to do; None if there is not."""
-        journal = self.pending or self.begin(given)
+        journal = self.pending
+        if journal is not None:
+            check_unchanged(journal)
+        else:
+            journal = self.begin(given)
         if journal is None:
             return None
         reduced = self.run(journal, given.rows)
@@ -140,7 +154,6 @@ class Stepper:
             self.planner.observe(rows, sum(each.counted.node_rows for each in reduced))
         self.owner.write_commit(commit)
         self.commit = commit
-        self.seen.paths |= set(journal.files)
         self.finish(commit)
         return commit
 
@@ -161,7 +174,7 @@ class Stepper:
             plan=self.plan_name(registry, tables, units, given) if has_rows else (before.plan if before else None),
             tables=tables,
             units=tuple(units),
-            files=tuple(file.path for file in files),
+            files=tuple(files),
             quarantined=tuple(quarantined),
             requests=tuple(request.id for request in taken),
             batch=given.batch,
@@ -415,7 +428,7 @@ class Stepper:
 
     def list_inputs(self, journal: Journal) -> int:
         """The step of the newest list of all files that were read; now and then a new one is written."""
-        self.seen.paths |= set(journal.files)
+        self.seen.paths |= {file.path for file in journal.files}
         if self.setting.source is None or not self.seen.is_due(journal.step):
             return self.seen.listed
         return self.seen.write(journal.step, [file.path for file in list_files(self.setting.source)])
@@ -431,12 +444,32 @@ class Stepper:
         show(self.directory.root, commit.rejected)
         journal = self.directory.journal(commit.step)
         if journal is not None and journal.requests:
-            told = {"version": commit.registry, "step": commit.step}
-            answered(self.directory, journal.requests, dict.fromkeys(journal.requests, told))
+            asked = {request.id: request.name for request in requests(self.directory)}
+            answers = {id: self.answer(asked.get(id, ""), commit) for id in journal.requests}
+            answered(self.directory, journal.requests, answers)
         collect_garbage(self.directory, commit, self.tables)
+
+    def answer(self, name: str, commit: Commit) -> dict[str, Any]:
+        """What is told to who asked: since when, and for a query its first window that will be complete."""
+        told: dict[str, Any] = {"version": commit.registry, "step": commit.step}
+        registered = read_registry(self.directory.root, commit.registry).queries.get(name)
+        if registered is not None and (state := commit.queries.get(name)) is not None and state.after_us is not None:
+            told |= first_complete(registered.query.window, state.after_us, state.missed)._asdict()
+        return told
 
     def close(self) -> None:
         self.owner.close()
+
+
+def check_unchanged(journal: Journal) -> None:
+    """A step that is run again must read what it would have read."""
+    for file in journal.files:
+        try:
+            found = os.stat(file.path)
+        except OSError as problem:
+            raise BadFile(file.path, f"step {journal.step} began with it, and it can't be read", str(problem)) from None
+        if (found.st_size, found.st_mtime_ns) != (file.size, file.modified_ns):
+            raise BadFile(file.path, f"it has changed since step {journal.step} began with it")
 
 
 def closed_after(journal: Journal) -> int | None:
