@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.model.errors import UsageError
+from headrace.model.time import format_timestamp
 from headrace.service.jobs import Job
 from headrace.spark.directory import Directory, open_directory
 from headrace.spark.registry import answer_to
@@ -48,4 +49,8 @@ def told(what: str, answer: Mapping[str, Any] | None, directory: Directory, wait
             f"no engine answered within {wait_s:g} s: the request stays in {directory.root / 'inbox'} "
             "and is taken with the first step when the job runs"
         )
-    return f"{what} in step {answer['step']}, version {answer['version']} of the registry"
+    sentence = f"{what} in step {answer['step']}, version {answer['version']} of the registry"
+    if "start_us" in answer:
+        start, end = (format_timestamp(answer[bound]) for bound in ("start_us", "end_us"))
+        sentence += f"; its first complete window is {start} to {end}"
+    return sentence
