@@ -6,7 +6,7 @@ A task is sent only where the state is, and the number of the step: what is jour
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,8 +67,15 @@ class Step:
 
     setting: Setting
     journal: Journal
-    before: Commit | None
-    registry: Registry
+
+    @cached_property
+    def before(self) -> Commit | None:
+        """Read where it is needed: level 1 does not look at it, and with many queries it is large."""
+        return self.setting.directory.commit(self.journal.step - 1) if self.journal.step > 1 else None
+
+    @cached_property
+    def registry(self) -> Registry:
+        return read_registry(self.setting.directory.root, self.journal.registry)
 
     @property
     def closing(self) -> Registry:
@@ -88,11 +95,9 @@ class Step:
 
 @lru_cache(maxsize=4)
 def step_of(setting: Setting, number: int) -> Step:
-    directory = setting.directory
-    journal = directory.journal(number)
+    journal = setting.directory.journal(number)
     assert journal is not None
-    before = directory.commit(number - 1) if number > 1 else None
-    return Step(setting, journal, before, read_registry(directory.root, journal.registry))
+    return Step(setting, journal)
 
 
 def reader_of(step: Step) -> Reader:

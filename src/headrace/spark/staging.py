@@ -25,10 +25,16 @@ from headrace.spark.disk import (
 )
 from headrace.spark.records import ResultFile, StoredFile
 
+SMALL_BYTES = 1 << 16
+
 
 def parquet_bytes(table: pa.Table) -> bytes:
+    """Small tables, of which there are many, as plainly as can be."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="snappy")
+    if table.nbytes > SMALL_BYTES:
+        pq.write_table(table, sink, compression="snappy")
+    else:
+        pq.write_table(table, sink, compression="none", use_dictionary=False, write_statistics=False)
     return bytes(sink.getvalue())
 
 

@@ -18,7 +18,7 @@ from headrace.model.arrow import conform, for_people, one_array
 from headrace.model.errors import HeadraceError, UsageError, nearest
 from headrace.model.query import Query
 from headrace.planner.plan import Plan
-from headrace.spark.context import Setting, Step
+from headrace.spark.context import Setting, Step, step_of
 from headrace.spark.directory import Directory, Owner
 from headrace.spark.disk import read_file
 from headrace.spark.garbage import collect_garbage, forget_answers, sweep
@@ -374,12 +374,15 @@ class Stepper:
         for file in results:
             if file.folder == 0:
                 rows[file.query, file.generation] = rows.get((file.query, file.generation), 0) + file.rows
-        step = Step(self.setting, journal, self.commit, registry)
+        step = self.known_step(journal)
         found = {}
         for name, registered in registry.queries.items():
             state = state_of(step, name, registered)
             told = [each.queries[name] for each in manifests if name in each.queries]
             told = [each for each in told if each.generation == registered.generation]
+            if not told and name not in errors:
+                found[name] = state
+                continue
             found[name] = replace(
                 state,
                 last_end_us=later(
@@ -393,13 +396,19 @@ class Stepper:
             )
         return found
 
+    def known_step(self, journal: Journal) -> Step:
+        """The step as its tasks see it; the state before it need not be read again."""
+        step = step_of(self.setting, journal.step)
+        vars(step)["before"] = self.commit
+        return step
+
     def merged_results(
         self, journal: Journal, registry: Registry, manifests: Sequence[Manifest]
     ) -> tuple[ResultFile, ...]:
         """The files of the reducers; of queries with LIMIT one file of the best rows of all."""
         found: list[ResultFile] = []
         candidates: dict[tuple[str, int], list[ResultFile]] = {}
-        step = Step(self.setting, journal, self.commit, registry)
+        step = self.known_step(journal)
         queries = {
             (name, each.generation): each.query
             for known in (step.closing, registry)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from headrace.model.schema import Stream
-from headrace.model.windows import AnyWindow, Interval
+from headrace.model.windows import AnyWindow, Interval, Window
 from headrace.spark.records import Partition, Span
 from headrace.windows import bounds_of, horizon, last_ending
 
@@ -48,7 +48,7 @@ def is_idle(partition: Partition, clock_us: int | None, stream: Stream) -> bool:
 
 def needed_from(windows: Iterable[AnyWindow], watermark_us: int | None, retain_us: int | None) -> int | None:
     """Slices that end by then are needed by no open window, nor kept for queries to come; None: all are needed."""
-    asked = list(windows)
+    asked = set(windows)
     if watermark_us is None:
         return None
     if watermark_us >= ENDED_US:
@@ -72,8 +72,7 @@ def first_complete(window: AnyWindow, after_us: int, missed: Iterable[Interval])
 
 
 def extent_us(window: AnyWindow) -> int:
-    instance = next(window.containing(0), None)
-    return instance.end_us - instance.start_us if instance is not None else window.range_us  # type: ignore[union-attr]
+    return window.range_us if isinstance(window, Window) else max(window.slices_us)
 
 
 def with_span(spans: Iterable[Span], new: Span | None, forgotten_us: int | None) -> tuple[Span, ...]:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.model.windows import AnyWindow, Interval, SlicedWindow
+from headrace.model.windows import AnyWindow, Interval, SlicedWindow, Window
 from headrace.windows.boundaries import Boundaries, Times, boundaries_between, paired
+from headrace.windows.instances import last_ending
 
 FEW_BOUNDARIES = 1 << 16
 
@@ -92,4 +93,7 @@ def horizon(windows: Iterable[AnyWindow], watermark_us: int) -> int | None:
 
 def earliest_open(window: AnyWindow, watermark_us: int) -> Interval:
     """The first instance that ends after the watermark; starts and ends of instances have the same order."""
+    if isinstance(window, Window):
+        end_us = (last_ending(window, watermark_us) + 1) * window.slide_us + window.offset_us
+        return Interval(end_us - window.range_us, end_us)
     return next(window.ending_between(watermark_us, watermark_us + paired(window).period_us))
