@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +27,20 @@ Words = npt.NDArray[np.uint64]
 MIXING = np.uint64(0x9E3779B97F4A7C15)
 SHIFT, UPPER = np.uint64(29), np.uint64(32)
 WIDE_BYTES = 16
+COPIES = 4
+"""Reducers that have rows without groups: these are few, and to close hundreds of queries over them is the work."""
+
+
+def owner_without_groups(query: str, reducers: int) -> int:
+    """Which of them answers a query, by its name."""
+    return crc32(query.encode()) % min(reducers, COPIES)
 
 
 def split(part: NodePartials, reducers: int) -> Iterator[tuple[int, NodePartials]]:
-    """The rows of each reducer that has some. Rows without groups are the first one's."""
+    """The rows of each reducer that has some. Rows without groups go to several, which share the queries over them."""
     if reducers == 1 or not part.groups:
-        yield 0, part
+        for reducer in range(min(reducers, COPIES)):
+            yield reducer, part
         return
     owners = owner_of(part, reducers)
     for reducer in np.unique(owners).tolist():

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headrace.kernel.closing import Closed, Due, close
 from headrace.kernel.interchange import from_bytes
+from headrace.kernel.owning import owner_without_groups
 from headrace.kernel.retaining import Retained
 from headrace.model.arrow import for_people
 from headrace.model.query import Query
@@ -138,11 +139,12 @@ class Closing:
         )
 
     def due(self, registry: Registry, closed_us: int | None, until_us: int) -> Iterator[tuple[str, Query, Due]]:
-        """Queries with windows to close. One reducer has all that are without groups."""
+        """Queries with windows to close. One without groups is answered by one of the reducers that have its rows."""
         for name, registered in registry.queries.items():
-            query, state = registered.query, self.state(name, registered)
-            if self.reducer and not query.group_by:
+            query = registered.query
+            if not query.group_by and owner_without_groups(name, self.step.setting.reducers) != self.reducer:
                 continue
+            state = self.state(name, registered)
             after_us = max(each for each in (closed_us, state.after_us, BEGINNING_US) if each is not None)
             first, last = instances_ending(query.window, after_us, until_us)
             if first <= last:
