@@ -23,8 +23,6 @@ from headrace.service.tables import print_rows
 from headrace.sql import format_query, parse_script
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from headrace.spark.engine import Engine
     from headrace.spark.run import Run
 
@@ -94,7 +92,7 @@ def all_queries(folder: Path, count: int) -> dict[str, Query]:
     return {each.name: each.query for each in named}
 
 
-def engine_over(spark: SparkSession, root: Path, source: Path, asked: dict[str, Query]) -> Engine:
+def engine_over(spark: Any, root: Path, source: Path, asked: dict[str, Query]) -> Engine:
     from headrace.spark.engine import Engine
 
     engine = Engine(spark, root / f"state of {source.name}")
@@ -169,7 +167,7 @@ def rows_of(run: Run, name: str, query: Query) -> list[tuple[Value, ...]]:
 # Together and apart
 
 
-def compare(spark: SparkSession, root: Path, asked: dict[str, Query], console: Console) -> None:
+def compare(spark: Any, root: Path, asked: dict[str, Query], console: Console) -> None:
     """All queries in one bounded run, and some of them one by one as Spark aggregations, from the same files."""
     from headrace.bench.spark_peers import files_in, spark_peer
 

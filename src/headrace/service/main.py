@@ -12,6 +12,7 @@ from typing import NamedTuple
 import rich_click as click
 
 from headrace import __version__
+from headrace.kernel.memory import keep_memory
 
 EXIT_OK = 0
 EXIT_MISTAKE = 1
@@ -87,6 +88,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
+    keep_memory()
     try:
         status = cli.main(arguments, prog_name="headrace", standalone_mode=False)
         sys.stdout.flush()

@@ -8,9 +8,11 @@ from pyspark.daemon import manager
 
 import headrace.spark.mapping
 import headrace.spark.reducing  # noqa: F401 - loaded for the workers
+from headrace.kernel.memory import keep_memory
 
 if __name__ == "__main__":
     # A worker collects garbage after every task, and would look at all that is loaded here: 0.1 s each time.
     gc.collect()
     gc.freeze()
+    keep_memory()
     manager()
