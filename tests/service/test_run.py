@@ -108,7 +108,7 @@ def test_an_error_of_a_task_is_told_as_it_is(
 def test_mistakes_are_told_before_spark_starts(
     headrace: CommandLine, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.service.run.session", lambda _: pytest.fail("there was no need for a session"))
+    monkeypatch.setattr("headrace.spark.sessions.session", lambda *_: pytest.fail("there was no need for a session"))
     assert "can't read" in headrace("run", job.parent / "none.toml").err
     assert headrace("run", job, "--once", "--bounded").status == 2
     (job.parent / "queries.sql").write_text("CREATE QUERY a AS SELECT sum(Vo) FROM Trades [RANGE '1 s'];")

@@ -94,7 +94,7 @@ def test_queries_come_and_go_while_files_arrive(spark: SparkSession, tmp_path: P
         wait_for(lambda: run.progress()[0].totals.rows == 12 * 8)
         wait_for(lambda: run.results("groups").num_rows > 0)
         run.drop("counts")
-        assert set(run.progress()[0].queries) == {"groups"}
+        wait_for(lambda: set(run.progress()[0].queries) == {"groups"})
     assert run.results("counts").num_rows > 0, "what was shown stays"
 
 
