@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headrace.bench.kernel import Queries, seconds
-from headrace.bench.peers import THREADS
 from headrace.bench.spark_peers import FilePeer, Files, check_equal, file_peers, own_answers
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.leaves import demand
@@ -28,7 +27,6 @@ from headrace.planner.sampling import Data, draw
 from headrace.spark.disk import local_path
 from headrace.spark.engine import Engine
 from headrace.spark.run import Run
-from headrace.spark.sessions import start_session
 from headrace.spark.stepping import Stepper
 from headrace.sql import format_query
 
@@ -83,20 +81,6 @@ def measure_otf(
 
 
 # The session
-
-
-@contextmanager
-def bench_session() -> Iterator[SparkSession]:
-    """The session that is active, or a new one with as many threads as the peers have."""
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield active
-        return
-    started = start_session(f"local[{THREADS}]")
-    try:
-        yield started
-    finally:
-        started.stop()
 
 
 @contextmanager

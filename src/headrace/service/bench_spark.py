@@ -86,9 +86,11 @@ def otf(workload: str, queries: int | None, rows: int | None, sample: int, json_
     """
     # PySpark and Numba are slow to import, and no other command of this module's users needs them
     from headrace.bench.kernel import queries_of
-    from headrace.bench.spark_otf import bench_session, measure_otf
+    from headrace.bench.peers import THREADS
+    from headrace.bench.spark_otf import measure_otf
     from headrace.bench.spark_peers import files_in
     from headrace.datasets import generate
+    from headrace.spark.sessions import session
 
     chosen = WORKLOADS[workload]
     asked = queries_of(chosen.name, queries or chosen.queries)
@@ -96,7 +98,7 @@ def otf(workload: str, queries: int | None, rows: int | None, sample: int, json_
         scratch = Path(temporary)
         with progress_bar(f"generating {chosen.kind}") as report:
             generate(chosen.kind, rows or chosen.rows, 1, scratch / "data", progress=report)
-        with bench_session() as spark:
+        with session(f"local[{THREADS}]") as spark:
             figures = measure_otf(spark, files_in(scratch / "data"), asked, sample, scratch, progress_bar)
     told = {"workload": workload, **figures}
     show(told)
@@ -154,10 +156,11 @@ def stream(
       headrace bench stream --queries 16 --steps 20 --step-rows 20000 --by-queries 1
     """
     # PySpark and Numba are slow to import, and no other command of this module's users needs them
-    from headrace.bench.spark_otf import bench_session
+    from headrace.bench.peers import THREADS
     from headrace.bench.spark_stream import FULL_STEPS, Size, measure_stream
+    from headrace.spark.sessions import session
 
-    with tempfile.TemporaryDirectory(prefix="headrace-stream-") as temporary, bench_session() as spark:
+    with tempfile.TemporaryDirectory(prefix="headrace-stream-") as temporary, session(f"local[{THREADS}]") as spark:
         figures = measure_stream(
             spark, queries, Size(steps, step_rows, rate), by_queries, Path(temporary), progress_bar
         )

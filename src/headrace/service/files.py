@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from headrace.model.arrow import conform
 from headrace.model.errors import DataError, UsageError
 from headrace.model.schema import Stream, Table
+from headrace.spark.staging import json_bytes
 
 
 def read_relation(folder: Path, relation: Stream | Table) -> pa.Table:
@@ -51,10 +52,7 @@ def write_csv(table: pa.Table, path: Path) -> None:
 
 
 def write_json(table: pa.Table, path: Path) -> None:
-    """One JSON object per line; times in ISO 8601, decimals as text."""
-    with path.open("w", encoding="utf-8") as file:
-        for row in table.to_pylist():
-            file.write(json.dumps(row, ensure_ascii=False, default=json_value) + "\n")
+    path.write_bytes(json_bytes(table))
 
 
 def write_json_document(document: object, path: Path) -> None:
@@ -64,10 +62,6 @@ def write_json_document(document: object, path: Path) -> None:
         path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     except OSError as problem:
         raise UsageError("file", f"can't write {path}: {problem.strerror}") from None
-
-
-def json_value(value: object) -> str:
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {

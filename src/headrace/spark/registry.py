@@ -82,7 +82,7 @@ class Quotas:
     queries: int = 10_000
     state_bytes: int = 16 << 30
     groups: int = 10_000_000
-    """Rows of one query's window."""
+    """Of one query, by the estimate from a sample when it is added."""
 
 
 def applied(registry: Registry, request: Request, catalog: Catalog, stream: str, quotas: Quotas) -> Registry:

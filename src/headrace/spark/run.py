@@ -37,7 +37,6 @@ class Run:
         self.problem: BaseException | None = None
         self.thread: threading.Thread | None = None
         self.frames: list[StreamingFrame] = []
-        self.lock = threading.Lock()
 
     # Ways to run
 

@@ -1,6 +1,6 @@
 """The Spark session: settings that Headrace needs, is faster with, or is safer with; each says why.
 
-A session that is handed in is used as it is; what it lacks is reported.
+A session that is handed in is used as it is.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ NEVER = "^$"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A setting, and why. Some can't be read back, or may be otherwise."""
+    """A setting, and why."""
 
     value: str
     why: str
-    is_needed: bool = False
 
 
 SETTINGS: Mapping[str, Wanted] = {
     "spark.sql.adaptive.enabled": Wanted(
         "false", "a small job takes 535 ms with adaptive execution and 250 ms without"
     ),
-    "spark.python.worker.reuse": Wanted("true", "a new worker loads compiled loops for about a second", True),
+    "spark.python.worker.reuse": Wanted("true", "a new worker loads compiled loops for about a second"),
     "spark.python.daemon.module": Wanted("headrace.spark.daemon", "workers start with the kernel loaded"),
     "spark.sql.session.timeZone": Wanted("UTC", "times inside are UTC"),
     "spark.ui.enabled": Wanted("false", "the web interface listens on all addresses, without a password"),
@@ -92,11 +91,3 @@ def session(
         ours.stop()
         raise
     ours.stop()
-
-
-def lacking(spark: SparkSession) -> Iterator[str]:
-    """What a session that was handed in would be better with."""
-    for key, wanted in SETTINGS.items():
-        found = spark.sparkContext.getConf().get(key) or spark.conf.get(key, None)
-        if found != wanted.value:
-            yield f"{key} is {found or 'not set'}; {wanted.value} is better: {wanted.why}"

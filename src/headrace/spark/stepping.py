@@ -6,27 +6,24 @@ What is decided depends on the state, the requests, the files and the clock that
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from headrace.kernel.closing import best_of
-from headrace.model.arrow import conform, for_people, one_array
+from headrace.model.arrow import conform
 from headrace.model.errors import HeadraceError, UsageError, nearest
 from headrace.model.query import Query
 from headrace.planner.plan import Plan
-from headrace.spark.context import Setting, Step, step_of
+from headrace.spark.committing import Outcome
+from headrace.spark.context import Setting, step_of
 from headrace.spark.directory import Directory, Owner
-from headrace.spark.disk import read_file
 from headrace.spark.garbage import collect_garbage, forget_answers, sweep
 from headrace.spark.inputs import BadFile, InputFile, Unit, cut, list_files, read
-from headrace.spark.mapping import Counted
 from headrace.spark.planning import SAMPLE_ROWS, Planner
-from headrace.spark.records import Commit, Journal, Manifest, QueryState, ResultFile, Span
-from headrace.spark.reducing import ORDER, Reduced, is_merged, state_of
+from headrace.spark.records import Commit, Journal
+from headrace.spark.reducing import Reduced
 from headrace.spark.registry import (
     Quotas,
     Registry,
@@ -41,15 +38,12 @@ from headrace.spark.registry import (
     with_queries,
 )
 from headrace.spark.seen import Seen
-from headrace.spark.staging import show, show_results, stage_results, sync_results
+from headrace.spark.staging import show, show_results
 from headrace.spark.time import (
     ENDED_US,
     first_complete,
     later,
-    moved_partitions,
     moved_watermark,
-    needed_from,
-    with_span,
 )
 from headrace.windows import instances_ending
 
@@ -118,10 +112,6 @@ class Stepper:
     @property
     def registry(self) -> Registry:
         return read_registry(self.directory.root, self.commit.registry if self.commit else 0)
-
-    @property
-    def watermark_us(self) -> int | None:
-        return self.commit.watermark_us if self.commit else None
 
     def register(self, queries: Mapping[str, tuple[str, Query]]) -> None:
         """What is to be there from the next step on: new queries are added, others of the same name replaced."""
@@ -228,7 +218,7 @@ class Stepper:
                 if request.action == "reload":
                     self.tables[request.name] = self.reloaded(request.name)
                 else:
-                    self.check_room(request, changed)
+                    self.check_room(request)
                     changed = applied(changed, request, self.setting.catalog, self.setting.stream, self.quotas)
                 taken.append(request)
             except HeadraceError as problem:
@@ -243,7 +233,7 @@ class Stepper:
             raise UsageError("no-table", f"there is no table '{table}'", hint=nearest(table, self.tables))
         return self.reload(table)
 
-    def check_room(self, request: Request, registry: Registry) -> None:
+    def check_room(self, request: Request) -> None:
         """Whether there is room for one more query, by what is there and by what the sample says of its groups."""
         if request.action == "drop":
             return
@@ -314,126 +304,9 @@ class Stepper:
 
     def committed(self, journal: Journal, reduced: Sequence[Reduced]) -> Commit:
         """The state after the step."""
-        before = self.commit
-        counted = Counted()
-        for each in reduced:
-            counted = counted.plus(each.counted)
-        known = before.partitions if before else {}
-        had_clock = before is not None and before.clock_us is not None
-        partitions = moved_partitions(known, counted.highest_us, journal.clock_us, not had_clock)
-        watermark_us = moved_watermark(journal.watermark_us, partitions, journal.clock_us, self.setting.declared)
-        if journal.ended:
-            watermark_us = ENDED_US
-        registry = read_registry(self.directory.root, journal.registry)
-        windows = [each.query.window for each in registry.queries.values()]
-        forgotten_us = later(
-            before.forgotten_us if before else None,
-            needed_from(windows, closed_after(journal), self.retain_us),
-        )
-        span = None
-        if counted.start_us is not None and counted.end_us is not None:
-            span = Span(journal.plan or "", counted.start_us, counted.end_us)
-        manifests = [each.manifest for each in reduced]
-        slices = live_slices(before, manifests, forgotten_us)
-        results = self.merged_results(journal, registry, manifests)
-        totals = counted.totals.plus(replace(counted.totals.__class__(), quarantined=len(journal.quarantined)))
-        return Commit(
-            step=journal.step,
-            epoch=self.owner.epoch,
-            previous=self.directory.commit_digest(journal.step - 1) if journal.step > 1 else "",
-            registry=journal.registry,
-            plan=journal.plan,
-            tables=journal.tables,
-            clock_us=journal.clock_us,
-            watermark_us=watermark_us,
-            closed_us=closed_after(journal),
-            batch=journal.batch if journal.batch is not None else (before.batch if before else None),
-            offsets=journal.offsets or (before.offsets if before else ()),
-            ended=journal.ended or (before.ended if before else False),
-            partitions=partitions,
-            queries=self.query_states(journal, registry, manifests, counted.errors, results),
-            spans=with_span(before.spans if before else (), span, forgotten_us),
-            forgotten_us=forgotten_us,
-            slices=slices,
-            results=results,
-            rejected=tuple(counted.rejected),
-            totals=(before.totals.plus(totals) if before else totals),
-            inputs=self.list_inputs(journal),
-        )
-
-    def query_states(
-        self,
-        journal: Journal,
-        registry: Registry,
-        manifests: Iterable[Manifest],
-        errors: Mapping[str, int],
-        results: Iterable[ResultFile],
-    ) -> dict[str, QueryState]:
-        """How far each query is after the step. Reducers tell of the windows that they had rows in."""
-        rows: dict[tuple[str, int], int] = {}
-        for file in results:
-            if file.folder == 0:
-                rows[file.query, file.generation] = rows.get((file.query, file.generation), 0) + file.rows
-        step = self.known_step(journal)
-        found = {}
-        for name, registered in registry.queries.items():
-            state = state_of(step, name, registered)
-            told = [each.queries[name] for each in manifests if name in each.queries]
-            told = [each for each in told if each.generation == registered.generation]
-            if not told and name not in errors:
-                found[name] = state
-                continue
-            found[name] = replace(
-                state,
-                last_end_us=later(
-                    state.last_end_us,
-                    max((each.last_end_us for each in told if each.last_end_us is not None), default=None),
-                ),
-                windows=max([state.windows, *(each.windows for each in told)]),
-                rows=state.rows + rows.get((name, registered.generation), 0),
-                errors=state.errors + sum(each.errors - state.errors for each in told) + errors.get(name, 0),
-                left_out=state.left_out + sum(each.left_out - state.left_out for each in told),
-            )
-        return found
-
-    def known_step(self, journal: Journal) -> Step:
-        """The step as its tasks see it; the state before it need not be read again."""
         step = step_of(self.setting, journal.step)
-        vars(step)["before"] = self.commit
-        return step
-
-    def merged_results(
-        self, journal: Journal, registry: Registry, manifests: Sequence[Manifest]
-    ) -> tuple[ResultFile, ...]:
-        """The files of the reducers; of queries with LIMIT one file of the best rows of all."""
-        found: list[ResultFile] = []
-        candidates: dict[tuple[str, int], list[ResultFile]] = {}
-        step = self.known_step(journal)
-        queries = {
-            (name, each.generation): each.query
-            for known in (step.closing, registry)
-            for name, each in known.queries.items()
-        }
-        for file in (file for manifest in manifests for file in manifest.results):
-            key = file.query, file.generation
-            (candidates.setdefault(key, []) if is_merged(queries[key], self.setting) else found).append(file)
-        for (name, generation), files in candidates.items():
-            query = queries[name, generation]
-            table = for_people(self.best_rows(query, files), query.result_columns())
-            file_name = f"step-{journal.step:09}" + step.former(name, generation)
-            merged = list(stage_results(self.setting.results, name, file_name, table))
-            sync_results(self.setting.results, merged)
-            found += [replace(file, generation=generation) for file in merged]
-        return tuple(found)
-
-    def best_rows(self, query: Query, files: Iterable[ResultFile]) -> pa.Table:
-        root = self.directory.root / "slices"
-        tables = [
-            pq.read_table(pa.BufferReader(read_file(root / each.staged.name, each.staged.digest))) for each in files
-        ]
-        names = [output.name for output in query.outputs]
-        orders = [[one_array(table[f"{ORDER}{place}"]) for place in range(len(query.order_by))] for table in tables]
-        return best_of(query, [table.select(names) for table in tables], orders)
+        vars(step)["before"] = self.commit  # it need not be read again
+        return Outcome(step, reduced).commit(self.owner.epoch, self.retain_us, self.list_inputs(journal))
 
     def list_inputs(self, journal: Journal) -> int:
         """The step of the newest list of all files that were read; now and then a new one is written."""
@@ -481,11 +354,6 @@ def check_unchanged(journal: Journal) -> None:
             raise BadFile(file.path, f"it has changed since step {journal.step} began with it")
 
 
-def closed_after(journal: Journal) -> int | None:
-    """The watermark up to which the step closed windows."""
-    return ENDED_US if journal.ended else journal.watermark_us
-
-
 def shared_out(units: Sequence[Unit], tasks: int) -> list[list[Unit]]:
     """Units in their order, for each task about the same number of bytes."""
     if not units:
@@ -497,10 +365,3 @@ def shared_out(units: Sequence[Unit], tasks: int) -> list[list[Unit]]:
         found[min(len(found) - 1, (begun + unit.size // 2) * len(found) // max(1, total))].append(unit)
         begun += unit.size
     return [task for task in found if task]
-
-
-def live_slices(before: Commit | None, manifests: Sequence[Manifest], forgotten_us: int | None) -> tuple:  # type: ignore[type-arg]
-    compacted = {each.reducer for each in manifests if each.compacted}
-    kept = [file for file in (before.slices if before else ()) if file.reducer not in compacted]
-    kept += [file for manifest in manifests for file in manifest.slices]
-    return tuple(file for file in kept if forgotten_us is None or file.end_us > forgotten_us)

@@ -1,0 +1,157 @@
+"""What came of a step: the commit record, from what the tasks told and the state before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.kernel.closing import best_of
+from headrace.model.arrow import for_people, one_array
+from headrace.model.query import Query
+from headrace.spark.context import Step
+from headrace.spark.disk import read_file
+from headrace.spark.mapping import Counted
+from headrace.spark.records import Commit, Journal, Manifest, QueryState, ResultFile, SliceFile, Span, Totals
+from headrace.spark.reducing import ORDER, Reduced, is_merged, state_of
+from headrace.spark.staging import stage_results, sync_results
+from headrace.spark.time import ENDED_US, later, moved_partitions, moved_watermark, needed_from, with_span
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A step that has run, and what its reducers did."""
+
+    step: Step
+    reduced: Sequence[Reduced]
+
+    @property
+    def manifests(self) -> list[Manifest]:
+        return [each.manifest for each in self.reduced]
+
+    @cached_property
+    def counted(self) -> Counted:
+        found = Counted()
+        for each in self.reduced:
+            found = found.plus(each.counted)
+        return found
+
+    def commit(self, epoch: int, retain_us: int | None, inputs: int) -> Commit:
+        """The state after the step."""
+        journal, before, counted = self.step.journal, self.step.before, self.counted
+        directory, stream = self.step.setting.directory, self.step.setting.declared
+        had_clock = before is not None and before.clock_us is not None
+        known = before.partitions if before else {}
+        partitions = moved_partitions(known, counted.highest_us, journal.clock_us, not had_clock)
+        watermark_us = moved_watermark(journal.watermark_us, partitions, journal.clock_us, stream)
+        windows = [each.query.window for each in self.step.registry.queries.values()]
+        needed_us = needed_from(windows, closed_after(journal), retain_us)
+        forgotten_us = later(before.forgotten_us if before else None, needed_us)
+        totals = counted.totals.plus(Totals(quarantined=len(journal.quarantined)))
+        results = self.results()
+        return Commit(
+            step=journal.step,
+            epoch=epoch,
+            previous=directory.commit_digest(journal.step - 1) if journal.step > 1 else "",
+            registry=journal.registry,
+            plan=journal.plan,
+            tables=journal.tables,
+            clock_us=journal.clock_us,
+            watermark_us=ENDED_US if journal.ended else watermark_us,
+            closed_us=closed_after(journal),
+            batch=journal.batch if journal.batch is not None else (before.batch if before else None),
+            offsets=journal.offsets or (before.offsets if before else ()),
+            ended=journal.ended or (before is not None and before.ended),
+            partitions=partitions,
+            queries=self.query_states(results),
+            spans=with_span(before.spans if before else (), self.span(), forgotten_us),
+            forgotten_us=forgotten_us,
+            slices=live_slices(before, self.manifests, forgotten_us),
+            results=results,
+            rejected=tuple(counted.rejected),
+            totals=before.totals.plus(totals) if before else totals,
+            inputs=inputs,
+        )
+
+    def span(self) -> Span | None:
+        """The event times that were counted, if any."""
+        if self.counted.start_us is None or self.counted.end_us is None:
+            return None
+        return Span(self.step.journal.plan or "", self.counted.start_us, self.counted.end_us)
+
+    def query_states(self, results: Iterable[ResultFile]) -> dict[str, QueryState]:
+        """How far each query is after the step. Reducers tell of the windows that they had rows in."""
+        rows: dict[tuple[str, int], int] = {}
+        for file in results:
+            if file.folder == 0:
+                rows[file.query, file.generation] = rows.get((file.query, file.generation), 0) + file.rows
+        errors = self.counted.errors
+        found = {}
+        for name, registered in self.step.registry.queries.items():
+            state = state_of(self.step, name, registered)
+            told = [each.queries[name] for each in self.manifests if name in each.queries]
+            told = [each for each in told if each.generation == registered.generation]
+            if not told and name not in errors:
+                found[name] = state
+                continue
+            ends_us = [each.last_end_us for each in told if each.last_end_us is not None]
+            found[name] = replace(
+                state,
+                last_end_us=later(state.last_end_us, max(ends_us, default=None)),
+                windows=max([state.windows, *(each.windows for each in told)]),
+                rows=state.rows + rows.get((name, registered.generation), 0),
+                errors=state.errors + sum(each.errors - state.errors for each in told) + errors.get(name, 0),
+                left_out=state.left_out + sum(each.left_out - state.left_out for each in told),
+            )
+        return found
+
+    # Results
+
+    def results(self) -> tuple[ResultFile, ...]:
+        """The files of the reducers; of queries with LIMIT one file of the best rows of all."""
+        setting = self.step.setting
+        found: list[ResultFile] = []
+        candidates: dict[tuple[str, int], list[ResultFile]] = {}
+        queries = {
+            (name, each.generation): each.query
+            for known in (self.step.closing, self.step.registry)
+            for name, each in known.queries.items()
+        }
+        for file in (file for manifest in self.manifests for file in manifest.results):
+            key = file.query, file.generation
+            (candidates.setdefault(key, []) if is_merged(queries[key], setting) else found).append(file)
+        for (name, generation), files in candidates.items():
+            query = queries[name, generation]
+            table = for_people(self.best_rows(query, files), query.result_columns())
+            file_name = f"step-{self.step.journal.step:09}" + self.step.former(name, generation)
+            merged = list(stage_results(setting.results, name, file_name, table))
+            sync_results(setting.results, merged)
+            found += [replace(file, generation=generation) for file in merged]
+        return tuple(found)
+
+    def best_rows(self, query: Query, files: Iterable[ResultFile]) -> pa.Table:
+        root = self.step.setting.directory.root / "slices"
+        tables = [
+            pq.read_table(pa.BufferReader(read_file(root / each.staged.name, each.staged.digest))) for each in files
+        ]
+        names = [output.name for output in query.outputs]
+        orders = [[one_array(table[f"{ORDER}{place}"]) for place in range(len(query.order_by))] for table in tables]
+        return best_of(query, [table.select(names) for table in tables], orders)
+
+
+def closed_after(journal: Journal) -> int | None:
+    """The watermark up to which the step closed windows."""
+    return ENDED_US if journal.ended else journal.watermark_us
+
+
+def live_slices(
+    before: Commit | None, manifests: Sequence[Manifest], forgotten_us: int | None
+) -> tuple[SliceFile, ...]:
+    """Those that were there and those that came, without what was put together and what nobody needs."""
+    compacted = {each.reducer for each in manifests if each.compacted}
+    kept = [file for file in (before.slices if before else ()) if file.reducer not in compacted]
+    kept += [file for manifest in manifests for file in manifest.slices]
+    return tuple(file for file in kept if forgotten_us is None or file.end_us > forgotten_us)
