@@ -58,9 +58,10 @@ def batches(count: int, seed: int = 3) -> list[list[dict[str, Any]]]:
 
 def write_input(folder: Path, rows: list[dict[str, Any]], number: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"part-{number:04}.parquet"
+    path = folder / f".part-{number:04}.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
     os.utime(path, ns=(number * 10**9, number * 10**9))
+    path.rename(folder / path.name.removeprefix("."))
 
 
 def result_folders(root: Path) -> tuple[ResultFolder, ...]:
