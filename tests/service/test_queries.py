@@ -84,6 +84,7 @@ def test_a_query_is_added_and_listed(headrace: CommandLine, job: Path, running: 
     assert list(found) == ["large_trades", "volume"]
     assert found["volume"]["sql"] == VOLUME
     assert found["volume"]["generation"] == 2
+    assert sum(float(str(each["cost_share"])) for each in found.values()) == pytest.approx(1.0)
     shown = headrace("queries", "list", job).out
     assert VOLUME in shown
     assert "generation" in shown

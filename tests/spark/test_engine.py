@@ -73,6 +73,22 @@ def test_aggregate_over_a_frame_of_spark(spark: SparkSession) -> None:
     assert sorted(map(str, there.to_pylist())) == sorted(map(str, here.to_pylist()))
 
 
+def test_what_a_session_lacks_is_reported_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The session of these tests is one that was handed in."""
+    from headrace.spark import sessions
+
+    monkeypatch.setattr(sessions, "REPORTED", set())
+    engine = engine_over(spark, tmp_path)
+    engine.stream("r", tmp_path / "input")
+    for _ in range(2):
+        engine.run().close()
+    assert len(caplog.records) == 1
+    named = {line.split(" = ")[0].strip() for line in caplog.messages[0].splitlines()[1:]}
+    assert named == {"spark.python.daemon.module", "spark.sql.runSQLOnFiles", "spark.sql.reflect.allowList"}
+
+
 def test_queries_come_and_go_while_files_arrive(spark: SparkSession, tmp_path: Path) -> None:
     engine = engine_over(spark, tmp_path)
     engine.stream("r", tmp_path / "input")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NotRequired, TypedDict
 
 from headrace.model.query import Query
@@ -16,11 +15,9 @@ from headrace.planner.labels import NodePrinter
 from headrace.planner.nodes import EVERYTHING
 from headrace.planner.plan import STREAM, Answer, Plan
 from headrace.planner.rewrite import rewrite
+from headrace.planner.shares import Served, fair_shares, serves
 from headrace.sql import format_query
 from headrace.windows import slices_per_hour
-
-Served = Mapping[int, tuple[str, ...]]
-"""For each place of a plan the queries that are answered through it."""
 
 
 class DimensionDescription(TypedDict):
@@ -105,7 +102,7 @@ def explain(plan: Plan, queries: Mapping[str, Query], cost: Cost) -> PlanDescrip
     served = serves(plan)
     nodes = [describe_node(plan, place, served, printer, cost) for place in range(len(plan.nodes))]
     coding = {name: cost.coding([asked]) for name, asked in plan.demands.items()}
-    shares = fair_shares(plan, served, coding, cost)
+    shares = fair_shares(plan)
     alone_ns = sum(plan.alone_ns.values())
     return PlanDescription(
         stream=stream,
@@ -143,16 +140,6 @@ def name_of(place: int) -> str:
     return f"n{place + 1}"
 
 
-def serves(plan: Plan) -> Served:
-    found: dict[int, dict[str, None]] = {place: {} for place in range(len(plan.nodes))}
-    for answer in plan.answers:
-        names = dict.fromkeys(ask.query for ask in answer.leaf.asks)
-        for place in plan.path(answer.place):
-            found[place] |= names
-    order = {name: position for position, name in enumerate(plan.demands)}
-    return {place: tuple(sorted(names, key=order.__getitem__)) for place, names in found.items()}
-
-
 def describe_node(plan: Plan, place: int, served: Served, printer: NodePrinter, cost: Cost) -> NodeDescription:
     planned = plan.nodes[place]
     node, parent = planned.node, None if planned.parent == STREAM else plan.nodes[planned.parent].node
@@ -181,29 +168,6 @@ def describe_node(plan: Plan, place: int, served: Served, printer: NodePrinter, 
         shipped=place in plan.shipped,
         queries=list(served[place]),
     )
-
-
-def fair_shares(plan: Plan, served: Served, coding: Mapping[str, float], cost: Cost) -> Mapping[str, float]:
-    """Computing a node in equal parts to the queries it serves, shipping it to those it answers, closing to the query
-    that closes, and coding in proportion to what each would code alone."""
-    whole = sum(coding.values())
-    shares = {name: plan.coding_ns * each / whole if whole else 0.0 for name, each in coding.items()}
-    for place, planned in enumerate(plan.nodes):
-        answered = queries_at(plan, place)
-        shipping = cost.ship(planned.node) if answered else 0.0
-        for name in served[place]:
-            shares[name] += (planned.cost_ns - shipping) / len(served[place])
-        for name in answered:
-            shares[name] += shipping / len(answered)
-    for answer in plan.answers:
-        for ask in answer.leaf.asks:
-            only = replace(answer.leaf, asks=(ask,))
-            shares[ask.query] += cost.close(plan.nodes[answer.place].node, only)
-    return shares
-
-
-def queries_at(plan: Plan, place: int) -> set[str]:
-    return {ask.query for answer in plan.answers if answer.place == place for ask in answer.leaf.asks}
 
 
 def describe_query(

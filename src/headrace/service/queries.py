@@ -19,6 +19,7 @@ from headrace.model.errors import UsageError, nearest, printable
 from headrace.model.schema import Catalog
 from headrace.model.time import format_timestamp
 from headrace.model.windows import AnyWindow
+from headrace.planner.shares import fair_shares
 from headrace.service.jobs import Job, catalog_of, read_job, script_of
 from headrace.service.live import print_wide
 from headrace.service.requesting import answer_within, state_of_stream, told
@@ -197,7 +198,9 @@ def directories(job: Job, catalog: Catalog) -> Iterator[tuple[str, Directory]]:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A query and how far it is. `waiting_until`: when its first window ends, if it had none yet."""
+    """A query and how far it is. `cost_share`: its part of the plan's estimated cost, if rows were planned for since it
+    came. `waiting_until`: when its first window ends, if it had none yet.
+    """
 
     stream: str
     name: str
@@ -205,6 +208,7 @@ class Listed:
     windows: int
     rows: int
     errors: int
+    cost_share: float | None
     waiting_until: str | None
     sql: str
 
@@ -214,13 +218,15 @@ def listing(stream: str, directory: Directory) -> Iterator[Listed]:
     registry = read_registry(directory.root, commit.registry) if commit else None
     if commit is None or registry is None:
         return
+    plan = directory.plan(commit.plan) if commit.plan else None
+    shares = fair_shares(plan) if plan else {}
     for name, registered in registry.queries.items():
+        share = shares[name] / plan.cost_ns if plan and name in shares and plan.cost_ns else None
         state = commit.queries.get(name, QueryState(registered.generation))
         until_us = None if state.windows else first_end_us(registered.query.window, state, commit)
         until = None if until_us is None else format_timestamp(until_us)
-        yield Listed(
-            stream, name, registered.generation, state.windows, state.rows, state.errors, until, registered.sql
-        )
+        counts = registered.generation, state.windows, state.rows, state.errors
+        yield Listed(stream, name, *counts, share, until, registered.sql)
 
 
 def first_end_us(window: AnyWindow, state: QueryState, commit: Commit) -> int | None:
@@ -243,7 +249,7 @@ def table_of(found: list[Listed]) -> Table:
     several = len({each.stream for each in found}) > 1
     for name in [*(["stream"] if several else []), "query"]:
         table.add_column(name, no_wrap=True)
-    for name in ("generation", "windows", "rows", "row errors"):
+    for name in ("generation", "windows", "rows", "row errors", "cost"):
         table.add_column(name, justify="right", no_wrap=True)
     if is_waiting:
         table.add_column("waiting until", no_wrap=True)
@@ -253,6 +259,7 @@ def table_of(found: list[Listed]) -> Table:
             *([Text(each.stream)] if several else []),
             Text(printable(each.name)),
             *(f"{count:,}" for count in (each.generation, each.windows, each.rows, each.errors)),
+            "" if each.cost_share is None else f"{each.cost_share:.1%}",
             *([each.waiting_until or ""] if is_waiting else []),
             Text(shortened(each.sql)),
         )

@@ -17,7 +17,7 @@ from headrace.spark.disk import read_file
 from headrace.spark.mapping import Counted
 from headrace.spark.records import Commit, Journal, Manifest, QueryState, ResultFile, SliceFile, Span, Totals
 from headrace.spark.reducing import ORDER, Reduced, is_merged, state_of
-from headrace.spark.staging import stage_results, sync_results
+from headrace.spark.staging import begin_sync_staged, stage_results
 from headrace.spark.time import ENDED_US, later, moved_partitions, moved_watermark, needed_from, with_span
 
 
@@ -88,14 +88,16 @@ class Outcome:
         for file in results:
             if file.folder == 0:
                 rows[file.query, file.generation] = rows.get((file.query, file.generation), 0) + file.rows
+        told_of: dict[str, list[QueryState]] = {}
+        for manifest in self.manifests:
+            for name, state in manifest.queries.items():
+                told_of.setdefault(name, []).append(state)
         errors = self.counted.errors
         found = {}
         for name, registered in self.step.registry.queries.items():
-            state = state_of(self.step, name, registered)
-            told = [each.queries[name] for each in self.manifests if name in each.queries]
-            told = [each for each in told if each.generation == registered.generation]
+            found[name] = state = state_of(self.step, name, registered)
+            told = [each for each in told_of.get(name, ()) if each.generation == registered.generation]
             if not told and name not in errors:
-                found[name] = state
                 continue
             ends_us = [each.last_end_us for each in told if each.last_end_us is not None]
             found[name] = replace(
@@ -128,7 +130,7 @@ class Outcome:
             table = for_people(self.best_rows(query, files), query.result_columns())
             file_name = f"step-{self.step.journal.step:09}" + self.step.former(name, generation)
             merged = list(stage_results(setting.results, name, file_name, table))
-            sync_results(setting.results, merged)
+            begin_sync_staged(setting.results, merged)()
             found += [replace(file, generation=generation) for file in merged]
         return tuple(found)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -114,12 +115,24 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_all(paths: Iterable[Path]) -> None:
-    """Many at once: the file system then writes its own log once for several."""
-    with ThreadPoolExecutor(SYNC_THREADS) as threads:
-        for path, done in [(path, threads.submit(sync, path)) for path in paths]:
+@cache
+def syncing_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
+
+
+os.register_at_fork(after_in_child=syncing_threads.cache_clear)
+
+
+def begin_sync(paths: Iterable[Path]) -> Callable[[], None]:
+    """Many at once: the file system then writes its own log once for several. The call that is given waits for all."""
+    begun = [(path, syncing_threads().submit(sync, path)) for path in paths]
+
+    def wait() -> None:
+        for path, done in begun:
             with translated(path):
                 done.result()
+
+    return wait
 
 
 @contextmanager

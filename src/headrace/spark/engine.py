@@ -29,6 +29,7 @@ from headrace.spark.pipeline import Pipeline
 from headrace.spark.registry import Quotas, check_name
 from headrace.spark.run import Run
 from headrace.spark.running import OnSpark
+from headrace.spark.sessions import report_lacking
 from headrace.spark.sinks import Sink, make_sink
 from headrace.spark.stepping import STEP_BYTES, Stepper
 from headrace.sql import format_stream, parse_query, parse_script
@@ -172,6 +173,7 @@ class Engine:
         """A run that has not begun: the state is open, and what was interrupted is known."""
         if not self.catalog.streams:
             raise UsageError("stream", "there is no stream", hint="engine.stream(name, source, event_time=...)")
+        report_lacking(self.spark)
         pipelines = []
         try:
             for stream in self.catalog.streams:

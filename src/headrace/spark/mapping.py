@@ -21,9 +21,10 @@ from headrace.model.arrow import arrow_type, one_array
 from headrace.model.schema import Stream
 from headrace.model.types import TIMESTAMP
 from headrace.spark.context import Setting, Step, needed_columns, reader_of, step_of
+from headrace.spark.disk import begin_sync
 from headrace.spark.inputs import BadFile, Rows, Unit, read
 from headrace.spark.records import ResultFile, Totals, result_files
-from headrace.spark.staging import stage, sync_staged
+from headrace.spark.staging import stage
 
 MOST_REJECTED = 1_000_000
 """How many rows a task keeps for the side output; those beyond are counted only."""
@@ -242,6 +243,6 @@ class SideOutput:
         table = pa.concat_tables(self.tables, promote_options="default")
         name = f"step-{self.step.journal.step:09}-{uuid4().hex[:8]}"
         root = self.step.setting.directory.root
-        files = [stage(root, "rejected", name, table, "parquet")]
-        sync_staged(root, files)
-        return files
+        file = stage(root, "rejected", name, table, "parquet")
+        begin_sync([root / file.staged.name])()
+        return [file]

@@ -5,7 +5,7 @@ A reducer owns its groups, so it needs no other reducer to answer for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from headrace.spark.mapping import Counted, Piece, counted_from
 from headrace.spark.records import Manifest, QueryState, ResultFile, SliceFile
 from headrace.spark.registry import Registered, Registry
 from headrace.spark.slices import CACHE, Parts, by_place, compacted, merged, needed, write_slices
-from headrace.spark.staging import stage, stage_results, sync_results
+from headrace.spark.staging import begin_sync_staged, stage, stage_results
 from headrace.spark.time import BEGINNING_US, ENDED_US
 from headrace.windows import bounds_of, instances_ending
 
@@ -53,8 +53,10 @@ def reduce_step(setting: Setting, number: int, reducer: int, pieces: Iterable[Pi
         closing.close(step.closing, kept, journal.closed_us, journal.watermark_us)
     if journal.ended:
         closing.close(step.registry, merged([kept, new]), journal.watermark_us, ENDED_US)
+    results, wait = closing.staged()
     files, is_compacted = store(step, reducer, mine, kept, new)
-    return Reduced(Manifest(reducer, tuple(files), is_compacted, closing.staged(), closing.states), counted)
+    wait()
+    return Reduced(Manifest(reducer, tuple(files), is_compacted, results, closing.states), counted)
 
 
 def received(step: Step, pieces: Iterable[Piece]) -> tuple[Parts, Counted]:
@@ -150,8 +152,10 @@ class Closing:
             if first <= last:
                 yield name, query, Due(after_us, until_us, state.last_end_us)
 
-    def staged(self) -> tuple[ResultFile, ...]:
-        """A file of results per query; or, if the best rows of all reducers are asked for, of this one's best."""
+    def staged(self) -> tuple[tuple[ResultFile, ...], Callable[[], None]]:
+        """A file of results per query; or, if the best rows of all reducers are asked for, of this one's best.
+        They are on the disk after the call that is given.
+        """
         setting = self.step.setting
         found: list[ResultFile] = []
         candidates: list[ResultFile] = []
@@ -166,8 +170,7 @@ class Closing:
                 table = for_people(pa.concat_tables([each.table for each in closed]), query.result_columns())
                 made_all = stage_results(setting.results, name, file, table)
                 found += [replace(made, generation=generation) for made in made_all]
-        sync_results(setting.results, found)
-        return (*found, *candidates)
+        return (*found, *candidates), begin_sync_staged(setting.results, found)
 
 
 def with_orders(closed: Closed) -> pa.Table:

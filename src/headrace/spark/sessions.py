@@ -1,6 +1,6 @@
 """The Spark session: settings that Headrace needs, is faster with, or is safer with; each says why.
 
-A session that is handed in is used as it is.
+A session that is handed in is used as it is, and what it lacks is reported.
 """
 
 from __future__ import annotations
@@ -16,33 +16,40 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+LOG = logging.getLogger(__name__)
 NEVER = "^$"
 """A pattern that the name of no method matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A setting, and why."""
+    """A setting, and why. Some matter only where the session is our own; some are what Spark takes by itself."""
 
     value: str
     why: str
+    is_reported: bool = True
+    is_default: bool = False
 
 
 SETTINGS: Mapping[str, Wanted] = {
     "spark.sql.adaptive.enabled": Wanted(
-        "false", "a small job takes 535 ms with adaptive execution and 250 ms without"
+        "false", "a small job takes 535 ms with adaptive execution and 250 ms without", is_reported=False
     ),
-    "spark.python.worker.reuse": Wanted("true", "a new worker loads compiled loops for about a second"),
+    "spark.python.worker.reuse": Wanted(
+        "true", "a new worker loads compiled loops for about a second", is_default=True
+    ),
     "spark.python.daemon.module": Wanted("headrace.spark.daemon", "workers start with the kernel loaded"),
-    "spark.sql.session.timeZone": Wanted("UTC", "times inside are UTC"),
+    "spark.sql.session.timeZone": Wanted("UTC", "times inside are UTC", is_reported=False),
     "spark.ui.enabled": Wanted("false", "the web interface listens on all addresses, without a password"),
-    "spark.ui.showConsoleProgress": Wanted("false", "progress is shown by Headrace"),
+    "spark.ui.showConsoleProgress": Wanted("false", "progress is shown by Headrace", is_reported=False),
     "spark.sql.runSQLOnFiles": Wanted("false", "no text of a query may name a file"),
     "spark.sql.reflect.allowList": Wanted(NEVER, "no text of a query may call Java methods"),
-    "spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled": Wanted("false", "values of rows stay out of logs"),
-    "spark.driver.bindAddress": Wanted("127.0.0.1", "on one machine nobody else has to reach it"),
-    "spark.driver.host": Wanted("127.0.0.1", "on one machine nobody else has to reach it"),
-    "spark.log.level": Wanted("ERROR", "Headrace reports what matters"),
+    "spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled": Wanted(
+        "false", "values of rows stay out of logs", is_default=True
+    ),
+    "spark.driver.bindAddress": Wanted("127.0.0.1", "on one machine nobody else has to reach it", is_reported=False),
+    "spark.driver.host": Wanted("127.0.0.1", "on one machine nobody else has to reach it", is_reported=False),
+    "spark.log.level": Wanted("ERROR", "Headrace reports what matters", is_reported=False),
 }
 
 ENVIRONMENT: Mapping[str, str] = {
@@ -70,6 +77,33 @@ def start_session(master: str = "local[*]", extra: Mapping[str, str] | None = No
     for key, value in (extra or {}).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def lacking(spark: SparkSession) -> Iterator[str]:
+    """What a session that was handed in would be better with."""
+    set_there = spark.sparkContext.getConf()
+    for key, wanted in SETTINGS.items():
+        found = set_there.get(key, wanted.value if wanted.is_default else None)
+        if wanted.is_reported and found != wanted.value:
+            yield f"{key} = {wanted.value}: {wanted.why}"
+    if spark.sparkContext.pythonExec != sys.executable:
+        yield f"PYSPARK_PYTHON = {sys.executable}: workers run {spark.sparkContext.pythonExec} instead"
+
+
+REPORTED: set[str] = set()
+"""The applications that were told."""
+
+
+def report_lacking(spark: SparkSession) -> None:
+    """Once for each application, through logging."""
+    application = spark.sparkContext.applicationId
+    found = [] if application in REPORTED else list(lacking(spark))
+    REPORTED.add(application)
+    if found:
+        settings = "".join(f"\n  {each}" for each in found)
+        LOG.warning(
+            "this Spark session is used as it is; headrace.spark.sessions.start_session() also sets%s", settings
+        )
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from headrace.spark.context import ResultFolder
 from headrace.spark.disk import (
     DamagedError,
     MissingError,
+    begin_sync,
     digest,
     make_folder,
     read_file,
-    sync_all,
     translated,
     write_whole,
 )
@@ -54,7 +54,7 @@ FORMATS: Mapping[str, Callable[[pa.Table], bytes]] = {"parquet": parquet_bytes, 
 def stage(root: Path, folder: str, name: str, table: pa.Table, file_format: str) -> ResultFile:
     """Write a file that is not there yet for readers: its name begins with a dot and has no known ending.
 
-    `sync_staged` must follow, before the step is committed.
+    `begin_sync_staged` must follow, and be waited for before the step is committed.
     """
     data = FORMATS[file_format](table)
     staged = f"{folder}/.{name}-{uuid4().hex[:12]}.staged"
@@ -72,22 +72,22 @@ def stage_results(folders: Sequence[ResultFolder], query: str, name: str, table:
         yield replace(stage(Path(folder.path), query, name, table, folder.format), folder=place)
 
 
-def sync_results(folders: Sequence[ResultFolder], files: Sequence[ResultFile]) -> None:
-    for place, folder in enumerate(folders):
-        sync_staged(Path(folder.path), [file for file in files if file.folder == place])
+def begin_sync_staged(folders: Sequence[ResultFolder], files: Iterable[ResultFile]) -> Callable[[], None]:
+    return begin_sync(Path(folders[file.folder].path, file.staged.name) for file in files)
 
 
-def sync_staged(root: Path, files: Iterable[ResultFile]) -> None:
-    sync_all(root / file.staged.name for file in files)
+def show_results(folders: Sequence[ResultFolder], files: Sequence[ResultFile]) -> set[Path]:
+    return {
+        shown
+        for place, folder in enumerate(folders)
+        for shown in show(Path(folder.path), [file for file in files if file.folder == place])
+    }
 
 
-def show_results(folders: Sequence[ResultFolder], files: Sequence[ResultFile]) -> None:
-    for place, folder in enumerate(folders):
-        show(Path(folder.path), [file for file in files if file.folder == place])
-
-
-def show(root: Path, files: Iterable[ResultFile]) -> None:
-    """Give committed files their names; what has its name already is checked."""
+def show(root: Path, files: Iterable[ResultFile]) -> set[Path]:
+    """Give committed files their names; what has its name already is checked. The folders that changed are given:
+    these must be synced before the next step is committed, since only the last one's files are looked after.
+    """
     folders = set()
     for file in files:
         staged, shown = root / file.staged.name, root / file.name
@@ -99,4 +99,4 @@ def show(root: Path, files: Iterable[ResultFile]) -> None:
             if not shown.exists():
                 raise DamagedError(shown, "is missing") from None
             read_file(shown, file.staged.digest)
-    sync_all(folders)
+    return folders

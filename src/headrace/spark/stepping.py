@@ -19,6 +19,7 @@ from headrace.planner.plan import Plan
 from headrace.spark.committing import Outcome
 from headrace.spark.context import Setting, step_of
 from headrace.spark.directory import Directory, Owner
+from headrace.spark.disk import begin_sync
 from headrace.spark.garbage import collect_garbage, forget_answers, sweep
 from headrace.spark.inputs import BadFile, InputFile, Unit, cut, list_files, read
 from headrace.spark.planning import SAMPLE_ROWS, Planner
@@ -103,6 +104,7 @@ class Stepper:
         self.tables: dict[str, str] = dict(self.commit.tables) if self.commit else {}
         self.first: dict[str, tuple[str, Query]] = {}
         self.reload = reload
+        self.wait_for_disk: Callable[[], None] = lambda: None
         self.finish(self.commit)
         forget_answers(self.directory)
         sweep(self.directory, self.setting.results, self.commit.step if self.commit else 0)
@@ -142,6 +144,7 @@ class Stepper:
         if any(each.counted.totals.rows for each in reduced):
             rows = sum(each.counted.totals.rows for each in reduced)
             self.planner.observe(rows, sum(each.counted.node_rows for each in reduced))
+        self.wait_for_disk()
         self.owner.write_commit(commit)
         self.commit = commit
         self.finish(commit)
@@ -322,8 +325,8 @@ class Stepper:
         if commit is None:
             return
         self.directory.note_commit(commit.step)
-        show_results(self.setting.results, commit.results)
-        show(self.directory.root, commit.rejected)
+        shown = show_results(self.setting.results, commit.results) | show(self.directory.root, commit.rejected)
+        self.wait_for_disk = begin_sync(shown)
         journal = self.directory.journal(commit.step)
         if journal is not None and journal.requests:
             asked = {request.id: request.name for request in requests(self.directory)}
@@ -340,7 +343,10 @@ class Stepper:
         return told
 
     def close(self) -> None:
-        self.owner.close()
+        try:
+            self.wait_for_disk()
+        finally:
+            self.owner.close()
 
 
 def check_unchanged(journal: Journal) -> None:
