@@ -13,9 +13,8 @@ import pytest
 
 from headrace.aggregates.partials import partials_of
 from headrace.aggregates.signatures import AGGREGATES
-from headrace.kernel.states import KINDS, Slots, check_supported, lower
-from headrace.model.errors import HeadraceError
-from headrace.model.expressions import Aggregate, ColumnRef, Expression, Literal
+from headrace.kernel.states import KINDS, Slots, lower
+from headrace.model.expressions import Aggregate, ColumnRef
 from headrace.model.types import (
     BIGINT,
     BOOLEAN,
@@ -27,7 +26,6 @@ from headrace.model.types import (
     DataType,
     decimal,
 )
-from headrace.sql import parse_query, parse_script
 
 NAN, INF, LARGEST = math.nan, math.inf, 1.7976931348623157e308
 STATISTICS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
@@ -252,23 +250,3 @@ def test_rows_are_counted_without_an_argument() -> None:
     (counts,) = KINDS["count"].lift(slots_of(0, 2, 2), 3, None)
     assert counts.to_pylist() == [1, 0, 2]
     assert KINDS["count"].columns(None) == (pa.int64(),)
-
-
-# Refusals
-
-
-@pytest.mark.parametrize("distinct", [False, True])
-def test_percentiles_are_refused(distinct: bool) -> None:
-    arguments: tuple[Expression, ...] = (ColumnRef("s", "x", DOUBLE), Literal(0.5, DOUBLE))
-    with pytest.raises(HeadraceError, match="needs a sketch") as refused:
-        lower(Aggregate("percentile", arguments, DOUBLE, distinct), {})
-    assert refused.value.code == "unsupported"
-    with pytest.raises(HeadraceError, match="needs a sketch"):
-        KINDS["quantiles"].lift(slots_of(0), 1, pa.array([1.0]))
-
-
-def test_queries_are_checked_before_they_run() -> None:
-    catalog = parse_script("CREATE STREAM s (t TIMESTAMP, x DOUBLE) EVENT TIME t;").catalog
-    check_supported(parse_query("SELECT avg(x) AS a, count(DISTINCT x) AS n FROM s [RANGE 10]", catalog))
-    with pytest.raises(HeadraceError, match="needs a sketch"):
-        check_supported(parse_query("SELECT percentile(x, 0.5) AS p FROM s [RANGE 10]", catalog))

@@ -74,14 +74,14 @@ def test_mistakes_are_told_without_a_stack_trace(
     empty = tmp_path / "empty.sql"
     empty.write_text("-- nothing\n")
     percentile = tmp_path / "percentile.sql"
-    percentile.write_text("SELECT percentile(Vol, 0.5) FROM Trades [RANGE 60]")
+    percentile.write_text("SELECT quantile_sketch(Vol) FROM Trades [RANGE 60]")
     cases = {
         ("eval", queries, "--data", tmp_path / "nowhere"): "no stream or table 'Trades'",
         ("eval", queries, "--data", tmp_path / "none"): "no stream or table 'Trades'",
         ("eval", queries, "--data", broken): "can't be read as Parquet",
         ("eval", empty, "--data", trades): "no query",
         ("eval", queries, "--data", trades, "--query", "other"): "no query 'other'",
-        ("eval", percentile, "--data", trades): "percentile can't be computed here",
+        ("eval", percentile, "--data", trades, "--engine", "reference"): "quantile_sketch can't be computed here",
     }
     for arguments, expected in cases.items():
         outcome = headrace(*arguments)

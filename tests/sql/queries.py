@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headrace.aggregates.signatures import AGGREGATES
+from headrace.aggregates.signatures import AGGREGATES, TAKE_DISTINCT, make_aggregate
 from headrace.expressions.normal import normalize, sort_key
 from headrace.model.expressions import WINDOW_END, WINDOW_START, Aggregate, Call, ColumnRef, Expression, Literal
 from headrace.model.query import Join, JoinKey, Order, Output, Query
@@ -44,15 +44,34 @@ def windows(draw: Draw) -> AnyWindow:
 @st.composite
 def aggregates(draw: Draw) -> Aggregate:
     function = draw(st.sampled_from(sorted(AGGREGATES)))
-    kind = draw(st.sampled_from(KINDS if function in ("count", "min", "max") else NUMERIC))
-    arguments: tuple[Expression, ...] = (draw(trees(kind, 1)),)
-    if function == "percentile":
-        arguments = (*arguments, Literal(draw(st.floats(0, 1)), DOUBLE))
+    kinds = ("BOOLEAN",) if function.startswith("bool_") else KINDS if function in OF_ANY_TYPE else NUMERIC
+    arguments: tuple[Expression, ...] = (draw(trees(draw(st.sampled_from(kinds)), 1)),)
+    if function in ("min_by", "max_by"):
+        arguments = (*arguments, draw(trees(draw(st.sampled_from(KINDS)), 1)))
+    if function == "heavy_hitters" and draw(st.booleans()):
+        arguments = (*arguments, draw(trees("BIGINT", 1)))
+    if function in BEHIND:
+        arguments = (*arguments, draw(BEHIND[function]))
     if function == "count" and draw(st.booleans()):
         arguments = ()
     condition = draw(st.none() | trees("BOOLEAN", 1))
-    distinct = bool(arguments) and draw(st.booleans())
-    return Aggregate(function, arguments, AGGREGATES[function](arguments), distinct, condition)
+    distinct = bool(arguments) and function in TAKE_DISTINCT and draw(st.booleans())
+    return replace(make_aggregate(function, arguments, distinct), filter=condition)
+
+
+OF_ANY_TYPE = (
+    *("count", "min", "max", "min_by", "max_by"),
+    *("approx_count_distinct", "distinct_sketch", "heavy_hitters", "top_k"),
+)
+FRACTIONS = st.floats(0, 1).map(lambda value: Literal(value, DOUBLE))
+BEHIND = {
+    "percentile": FRACTIONS,
+    "percentile_exact": FRACTIONS,
+    "percentile_relative": FRACTIONS,
+    "quantiles": st.integers(2, 1_000).map(lambda value: Literal(value, BIGINT)),
+    "heavy_hitters": st.floats(0.001, 1).map(lambda value: Literal(value, DOUBLE)),
+    "top_k": st.integers(1, 1_000).map(lambda value: Literal(value, BIGINT)),
+}
 
 
 @st.composite
@@ -85,7 +104,10 @@ def queries(draw: Draw) -> Query:
         name = draw(names.filter(lambda name: name.lower() not in {taken.lower() for taken in named}))
         named[name] = tree
     orders = [
-        Order(draw(results(groups)), draw(st.booleans()), draw(st.booleans())) for _ in range(draw(st.integers(0, 2)))
+        Order(
+            draw(results(groups).filter(lambda tree: tree.type.is_comparable)), draw(st.booleans()), draw(st.booleans())
+        )
+        for _ in range(draw(st.integers(0, 2)))
     ]
     return Query(
         stream=STREAM,

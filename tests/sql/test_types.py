@@ -8,7 +8,19 @@ from headrace.aggregates.signatures import AGGREGATE_SYNONYMS, AGGREGATES
 from headrace.expressions.functions import CASTS, FUNCTIONS, SYNONYMS
 from headrace.model.errors import QueryError
 from headrace.model.expressions import Aggregate, Call, Expression
-from headrace.model.types import ADDRESS, BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, decimal
+from headrace.model.types import (
+    ADDRESS,
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DOUBLE,
+    STRING,
+    TIMESTAMP,
+    DataType,
+    array,
+    decimal,
+    struct,
+)
 from tests.sql.catalog import CATALOG, parse
 
 
@@ -123,6 +135,21 @@ AGGREGATE_EXAMPLES: list[tuple[str, str, DataType]] = [
     ("stddev_samp", "stddev(vol)", DOUBLE),
     ("percentile", "percentile(price, 0.95)", DOUBLE),
     ("percentile", "percentile(vol, 1)", DOUBLE),
+    ("percentile_exact", "percentile_exact(amount, 0.5)", DOUBLE),
+    ("percentile_relative", "percentile_relative(price, 0.99)", DOUBLE),
+    ("median", "median(vol)", DOUBLE),
+    ("approx_median", "approx_median(price)", DOUBLE),
+    ("quantiles", "quantiles(price, 4)", array(DOUBLE)),
+    ("quantile_sketch", "quantile_sketch(price)", BINARY),
+    ("relative_sketch", "relative_sketch(price)", BINARY),
+    ("approx_count_distinct", "approx_distinct(symbol)", BIGINT),
+    ("distinct_sketch", "distinct_sketch(addr)", BINARY),
+    ("heavy_hitters", "heavy_hitters(addr, vol, 0.01)", array(struct(item=ADDRESS, lower=BIGINT, upper=BIGINT))),
+    ("top_k", "top_k(symbol, 5)", array(struct(item=STRING, lower=BIGINT, upper=BIGINT))),
+    ("min_by", "min_by(symbol, price)", STRING),
+    ("max_by", "max_by(amount, ts)", decimal(12, 2)),
+    ("bool_and", "every(ok)", BOOLEAN),
+    ("bool_or", "bool_or(vol > 1)", BOOLEAN),
 ]
 
 
@@ -163,7 +190,8 @@ def test_synonyms(synonym: str, function: str) -> None:
 
 @pytest.mark.parametrize(("synonym", "function"), AGGREGATE_SYNONYMS.items())
 def test_aggregate_synonyms(synonym: str, function: str) -> None:
-    assert aggregated(f"{synonym}(vol)") == aggregated(f"{function}(vol)")
+    arguments = {"percentile": "vol, 0.5", "bool_and": "ok"}.get(function, "vol")
+    assert aggregated(f"{synonym}({arguments})") == aggregated(f"{function}({arguments})")
 
 
 # What does not go together
@@ -238,6 +266,14 @@ BAD_AGGREGATES = [
     ("percentile(vol, 1.5)", "type", "percentile needs the fraction as a constant from 0 to 1"),
     ("percentile(vol, price)", "type", "percentile needs the fraction as a constant from 0 to 1"),
     ("percentile(vol, TRUE)", "type", "percentile needs the fraction as a constant from 0 to 1"),
+    ("quantiles(vol, 1)", "type", "quantiles needs the number of parts as a whole number from 2 to 1000"),
+    ("quantiles(vol, 2.5)", "type", "quantiles needs the number of parts as a whole number from 2 to 1000"),
+    ("heavy_hitters(vol, 0)", "type", "heavy_hitters needs the share as a constant from 0.001 to 1"),
+    ("heavy_hitters(vol, price, 0.1)", "type", "heavy_hitters takes a BIGINT as weight, not DOUBLE"),
+    ("top_k(DISTINCT vol, 3)", "type", "top_k takes no DISTINCT"),
+    ("min_by(symbol)", "type", "min_by takes 2 arguments, not 1"),
+    ("bool_and(vol)", "type", "bool_and takes conditions, not BIGINT"),
+    ("max(quantile_sketch(vol))", "aggregate", "an aggregate can't stand inside another one"),
     ("sum(max(vol))", "aggregate", "an aggregate can't stand inside another one"),
     ("sum(vol) FILTER (WHERE vol)", "type", "FILTER needs a condition, not BIGINT"),
     ("sum(vol) FILTER (WHERE max(vol) > 1)", "aggregate", "FILTER can't hold an aggregate"),

@@ -10,21 +10,35 @@ from headrace.model.expressions import Aggregate, Expression
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What the planner may know of a kind of partial: the cost of folding a row and of combining two, in additions."""
+    """What the planner may know of a kind of partial: the cost of folding a row and of combining two, in additions.
+
+    When two results are the same: exact; close (DOUBLE sums, by 1e-9 of the sum of magnitudes); or each within `error`
+    of the truth: of the rank for quantiles, of the value for buckets, of the number of values, or of the total weight.
+    """
 
     fold: float
     combine: float
     state_bytes: int
+    equality: str = "exact"
+    error: float = 0.0
 
 
 KINDS: Mapping[str, Traits] = {
     "count": Traits(1, 1, 8),
-    "sum": Traits(1, 3, 16),
+    "sum": Traits(1, 3, 16, "close"),
     "min": Traits(1, 1, 8),
     "max": Traits(1, 1, 8),
-    "moments": Traits(4, 6, 24),
+    "moments": Traits(4, 6, 24, "close"),
     "values": Traits(20, 200, 256),
-    "quantiles": Traits(20, 1_000, 2_048),
+    "all": Traits(1, 1, 1),
+    "any": Traits(1, 1, 1),
+    "least_by": Traits(20, 20, 17),
+    "greatest_by": Traits(20, 20, 17),
+    "multiset": Traits(20, 200, 512, "close"),
+    "quantiles": Traits(20, 1_000, 2_048, "bounded", 0.01),
+    "buckets": Traits(20, 400, 1_024, "bounded", 0.01),
+    "distinct": Traits(10, 400, 1_024, "bounded", 0.05),
+    "counters": Traits(20, 1_000, 2_048, "bounded", 0.004),
 }
 PARTIALS_OF: Mapping[str, tuple[str, ...]] = {
     "count": ("count",),
@@ -36,17 +50,35 @@ PARTIALS_OF: Mapping[str, tuple[str, ...]] = {
     "var_samp": ("moments",),
     "stddev_pop": ("moments",),
     "stddev_samp": ("moments",),
+    "bool_and": ("all",),
+    "bool_or": ("any",),
+    "min_by": ("least_by",),
+    "max_by": ("greatest_by",),
+    "median": ("multiset",),
+    "percentile_exact": ("multiset",),
+    "approx_median": ("quantiles",),
     "percentile": ("quantiles",),
+    "quantiles": ("quantiles",),
+    "quantile_sketch": ("quantiles",),
+    "percentile_relative": ("buckets",),
+    "relative_sketch": ("buckets",),
+    "approx_count_distinct": ("distinct",),
+    "distinct_sketch": ("distinct",),
+    "heavy_hitters": ("counters",),
+    "top_k": ("counters",),
 }
+COUNTERS = 256
+"""How many items a summary of heavy hitters names, unless more are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """The lifted state of an aggregate over some rows; count(*) has no argument."""
+    """The lifted state of an aggregate over some rows; count(*) has no argument. A `size` other than 0 is not usual."""
 
     kind: str
     arguments: tuple[Expression, ...]
     filter: Expression | None = None
+    size: int = 0
 
     @property
     def traits(self) -> Traits:
@@ -58,4 +90,16 @@ def partials_of(aggregate: Aggregate) -> tuple[Partial, ...]:
     if aggregate.distinct:
         return (Partial("values", aggregate.arguments, aggregate.filter),)
     kinds = PARTIALS_OF[aggregate.function]
-    return tuple(Partial(kind, aggregate.arguments[:1], aggregate.filter) for kind in kinds)
+    return tuple(Partial(kind, aggregate.arguments, aggregate.filter, size_of(aggregate)) for kind in kinds)
+
+
+def size_of(aggregate: Aggregate) -> int:
+    """How many items must be counted so that those asked for stand out: a power of two, for few different partials."""
+    if PARTIALS_OF[aggregate.function] != ("counters",):
+        return 0
+    asked = float(str(aggregate.parameters[0].value))
+    wanted = 8 * asked if aggregate.function == "top_k" else 2 / asked
+    size = COUNTERS
+    while size < wanted:
+        size *= 2
+    return 0 if size == COUNTERS else size

@@ -5,8 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.expressions.functions import Arguments, Rule, check_count, numeric
-from headrace.model.expressions import Literal
-from headrace.model.types import BIGINT, DOUBLE, MAX_DECIMAL_DIGITS, NULL, DataType, decimal
+from headrace.model.expressions import Aggregate, Expression, Literal
+from headrace.model.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DOUBLE,
+    MAX_DECIMAL_DIGITS,
+    NULL,
+    DataType,
+    array,
+    decimal,
+    struct,
+)
+
+MOST_QUANTILES = 1_000
+MOST_ITEMS = 1_000
+LEAST_PHI = 1 / MOST_ITEMS
 
 
 def count(arguments: Arguments) -> DataType:
@@ -21,9 +36,15 @@ def total(arguments: Arguments) -> DataType:
 
 def extreme(arguments: Arguments) -> DataType:
     check_count(arguments, 1, 1)
-    if arguments[0].type == NULL:
+    return comparable(arguments[0])
+
+
+def comparable(argument: Expression) -> DataType:
+    if argument.type == NULL:
         raise ValueError("takes a value, not a bare NULL")
-    return arguments[0].type
+    if not argument.type.is_comparable:
+        raise ValueError(f"takes values that can be compared, not {argument.type}")
+    return argument.type
 
 
 def statistic(arguments: Arguments) -> DataType:
@@ -31,13 +52,90 @@ def statistic(arguments: Arguments) -> DataType:
     return DOUBLE
 
 
+def chosen(arguments: Arguments) -> DataType:
+    """The first argument, where the second is least or greatest."""
+    check_count(arguments, 2, 2)
+    comparable(arguments[1])
+    return comparable(arguments[0])
+
+
+def condition(arguments: Arguments) -> DataType:
+    check_count(arguments, 1, 1)
+    if arguments[0].type not in (BOOLEAN, NULL):
+        raise ValueError(f"takes conditions, not {arguments[0].type}")
+    return BOOLEAN
+
+
+# Constants behind the arguments
+
+
+def constant(argument: Expression, what: str, least: float, most: float, *, whole: bool = False) -> None:
+    value = argument.value if isinstance(argument, Literal) else None
+    is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if not is_number or not least <= float(str(value)) <= most:
+        raise ValueError(f"needs {what} as a {'whole number' if whole else 'constant'} from {least:g} to {most:g}")
+
+
+def percentile_exact(arguments: Arguments) -> DataType:
+    check_count(arguments, 2, 2)
+    constant(arguments[1], "the fraction", 0, 1)
+    return statistic(arguments[:1])
+
+
+# Sketches; each takes values, or stored sketches of its own kind, which are combined
+
+
+def sketched(arguments: Arguments) -> DataType:
+    """Numbers, or sketches of numbers."""
+    check_count(arguments, 1, 1)
+    return DOUBLE if arguments[0].type == BINARY else statistic(arguments)
+
+
 def percentile(arguments: Arguments) -> DataType:
     check_count(arguments, 2, 2)
-    numeric(arguments[:1])
-    fraction = arguments[1].value if isinstance(arguments[1], Literal) else None
-    if not isinstance(fraction, int | float) or isinstance(fraction, bool) or not 0 <= fraction <= 1:
-        raise ValueError("needs the fraction as a constant from 0 to 1")
-    return DOUBLE
+    constant(arguments[1], "the fraction", 0, 1)
+    return sketched(arguments[:1])
+
+
+def quantiles(arguments: Arguments) -> DataType:
+    check_count(arguments, 2, 2)
+    constant(arguments[1], "the number of parts", 2, MOST_QUANTILES, whole=True)
+    return array(sketched(arguments[:1]))
+
+
+def distinct(arguments: Arguments) -> DataType:
+    check_count(arguments, 1, 1)
+    if arguments[0].type != BINARY:
+        comparable(arguments[0])
+    return BIGINT
+
+
+def items(argument: Expression) -> DataType:
+    return array(struct(item=comparable(argument), lower=BIGINT, upper=BIGINT))
+
+
+def heavy_hitters(arguments: Arguments) -> DataType:
+    check_count(arguments, 2, 3)
+    constant(arguments[-1], "the share", LEAST_PHI, 1)
+    if len(arguments) == 3 and arguments[1].type not in (BIGINT, NULL):
+        raise ValueError(f"takes a BIGINT as weight, not {arguments[1].type}")
+    return items(arguments[0])
+
+
+def top_k(arguments: Arguments) -> DataType:
+    check_count(arguments, 2, 2)
+    constant(arguments[1], "the number of items", 1, MOST_ITEMS, whole=True)
+    return items(arguments[0])
+
+
+def bytes_of(rule: Rule) -> Rule:
+    """The partial itself."""
+
+    def typed(arguments: Arguments) -> DataType:
+        rule(arguments)
+        return BINARY
+
+    return typed
 
 
 AGGREGATES: Mapping[str, Rule] = {
@@ -50,6 +148,50 @@ AGGREGATES: Mapping[str, Rule] = {
     "var_samp": statistic,
     "stddev_pop": statistic,
     "stddev_samp": statistic,
+    "min_by": chosen,
+    "max_by": chosen,
+    "bool_and": condition,
+    "bool_or": condition,
+    "median": statistic,
+    "percentile_exact": percentile_exact,
+    "approx_median": sketched,
     "percentile": percentile,
+    "quantiles": quantiles,
+    "quantile_sketch": bytes_of(sketched),
+    "percentile_relative": percentile,
+    "relative_sketch": bytes_of(sketched),
+    "approx_count_distinct": distinct,
+    "distinct_sketch": bytes_of(distinct),
+    "heavy_hitters": heavy_hitters,
+    "top_k": top_k,
 }
-AGGREGATE_SYNONYMS = {"mean": "avg", "variance": "var_samp", "stddev": "stddev_samp", "std": "stddev_samp"}
+AGGREGATE_SYNONYMS = {
+    "mean": "avg",
+    "variance": "var_samp",
+    "stddev": "stddev_samp",
+    "std": "stddev_samp",
+    "every": "bool_and",
+    "approx_distinct": "approx_count_distinct",
+    "approx_percentile": "percentile",
+    "percentile_approx": "percentile",
+}
+PARAMETERS = {
+    "percentile_exact": 1,
+    "percentile": 1,
+    "percentile_relative": 1,
+    "quantiles": 1,
+    "heavy_hitters": 1,
+    "top_k": 1,
+}
+"""How many constants stand behind the arguments that each row gives."""
+TAKE_DISTINCT = AGGREGATES.keys() - {"min_by", "max_by", "heavy_hitters", "top_k"}
+
+
+def make_aggregate(function: str, given: Arguments, is_distinct: bool = False) -> Aggregate:
+    """The aggregate as it is written, with its type; ValueError if the arguments do not fit."""
+    result = AGGREGATES[function](given)
+    rows = len(given) - PARAMETERS.get(function, 0)
+    parameters = tuple(each for each in given[rows:] if isinstance(each, Literal))
+    if is_distinct and not given[0].type.is_comparable:
+        raise ValueError(f"takes no DISTINCT over {given[0].type}")
+    return Aggregate(function, given[:rows], result, is_distinct, parameters=parameters)

@@ -224,7 +224,7 @@ CAST_HINTS = {
 
 
 def check_cast(source: DataType, target: DataType) -> None:
-    if source in (NULL, target) or target.name in CASTS[source.name]:
+    if source in (NULL, target) or target.name in CASTS.get(source.name, ()):
         return
     reason = CAST_HINTS.get((source.name, target.name))
     raise ValueError(f"can't cast {source} to {target}" + (f": {reason}" if reason else ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Callable
 from datetime import tzinfo
 from decimal import Decimal
@@ -144,6 +145,11 @@ def matching(pattern: re.Pattern[str], text: str) -> str:
     return text
 
 
+def read_base64(text: str, _target: DataType, _zone: tzinfo) -> bytes:
+    """As text files hold bytes."""
+    return b64decode(text, validate=True)
+
+
 READERS: dict[str, Callable[[str, DataType, tzinfo], Any]] = {
     "BOOLEAN": read_boolean,
     "BIGINT": read_bigint,
@@ -151,6 +157,7 @@ READERS: dict[str, Callable[[str, DataType, tzinfo], Any]] = {
     "DECIMAL": read_decimal,
     "TIMESTAMP": lambda text, _target, zone: parse_timestamp(text, zone),
     "ADDRESS": lambda text, _target, _zone: parse_address(text),
+    "BINARY": read_base64,
 }
 
 

@@ -22,7 +22,7 @@ from headrace.expressions.columns import (
 )
 from headrace.expressions.kernels_decimals import fit_decimal, fit_decimal_value
 from headrace.model.address import BITS
-from headrace.model.arrow import arrow_type, is_text
+from headrace.model.arrow import arrow_type, is_bytes, is_text
 from headrace.model.expressions import Call
 from headrace.model.schema import UserFunction
 from headrace.model.types import ADDRESS, DOUBLE, MAX_BIGINT, MIN_BIGINT, DataType
@@ -35,6 +35,7 @@ PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
     "TIMESTAMP": int,
     "ADDRESS": int,
     "DECIMAL": (int, Decimal),
+    "BINARY": bytes,
 }
 
 
@@ -95,6 +96,7 @@ FITTING: dict[str, Callable[[Any, DataType], Any]] = {
     "DOUBLE": lambda value, _type: float(value),
     "DECIMAL": lambda value, data_type: fit_decimal_value(Decimal(value), data_type),
     "STRING": encodable,
+    "BINARY": lambda value, _type: value,
 }
 
 
@@ -147,4 +149,5 @@ ARROW_KINDS: dict[str, Callable[[pa.DataType], bool]] = {
     "TIMESTAMP": pa.types.is_timestamp,
     "ADDRESS": lambda arrow: arrow == arrow_type(ADDRESS),
     "DECIMAL": lambda arrow: pa.types.is_decimal128(arrow) or pa.types.is_integer(arrow),
+    "BINARY": is_bytes,
 }

@@ -19,7 +19,6 @@ from headrace.kernel.partials import NodePartials
 from headrace.kernel.retaining import Retained
 from headrace.kernel.row_errors import RowErrors
 from headrace.kernel.sources import StreamRows
-from headrace.kernel.states import check_supported
 from headrace.kernel.workers import available_cores, in_order
 from headrace.model.arrow import one_array
 from headrace.model.query import Query
@@ -75,8 +74,6 @@ def answer(
 ) -> Answers:
     """All windows of the queries that hold a row. Functions of users are called in one thread."""
     workers = 1 if data.catalog.functions else threads or available_cores()
-    for query in queries.values():
-        check_supported(query)
     run = Run(Retained(data.catalog.functions, data.stream.zone))
     if data.rows.num_rows == data.rows[data.stream.event_time].null_count:
         return Answers({name: close(query, []) for name, query in queries.items()}, *(data.rows.num_rows,) * 2)

@@ -18,7 +18,7 @@ from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.closing_loops import add_to_windows, count_groups, find_window_slots
 from headrace.kernel.leaf_rows import LeafRows, numbered_groups, ranked, rows_by_group, rows_by_slice, taken
 from headrace.kernel.partials import Integers, NodePartials
-from headrace.kernel.states import KINDS, lower
+from headrace.kernel.states import lower, state_of
 from headrace.kernel.states_columns import Columns
 from headrace.kernel.totals import Totals
 from headrace.model.arrow import arrow_type, one_array
@@ -309,7 +309,7 @@ def combined_state(partial: Partial, found: Sequence[tuple[Integers, Columns]], 
     if len(found) > 1:
         slots = np.concatenate([own for own, _ in found])
         state = tuple(pa.concat_arrays(columns) for columns in zip(*(each for _, each in found), strict=True))
-    return KINDS[partial.kind].combine(slots, count, state)
+    return state_of(partial).combine(slots, count, state)
 
 
 def repeated_from(first: Integers, counts: Integers) -> Integers:

@@ -9,12 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.kernel.answering import answer
-from headrace.model.arrow import conform, for_people
+from headrace.model.arrow import as_stream, conform, for_people
+from headrace.model.chaining import in_order
 from headrace.model.errors import UsageError
+from headrace.model.query import Query
 from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
 from headrace.model.types import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, decimal
 from headrace.planner.sampling import Data
-from headrace.sql import parse_query
+from headrace.sql import parse_next
 
 TYPES: tuple[tuple[Callable[[pa.DataType], bool], DataType], ...] = (
     (pa.types.is_boolean, BOOLEAN),
@@ -42,11 +44,21 @@ def aggregate_frame(
     beside = {other: to_arrow(table, other) for other, table in tables.items()}
     declared = tuple(Table(other, columns_of(table)) for other, table in beside.items())
     catalog = Catalog((stream,), declared, tuple(functions))
-    parsed = {query: parse_query(text, catalog) for query, text in queries.items()}
+    parsed: dict[str, Query] = {}
+    for query, text in queries.items():
+        catalog, parsed[query] = parse_next(text, catalog, parsed)
     known = {table.name: conform(beside[table.name], table.columns) for table in declared}
-    found = answer(Data(catalog, stream, conform(rows, stream.columns), known), parsed)
+    answers: dict[str, pa.Table] = {}
+    for each in in_order(parsed.values(), catalog):
+        read = conform(rows, stream.columns) if each == stream else as_stream(answers[each.name], each)
+        asked = {query: value for query, value in parsed.items() if value.stream == each.name}
+        results = {
+            other.name: as_stream(answers[other.name], other) for other in catalog.derived if other.name in answers
+        }
+        found = answer(Data(catalog, each, read, known | results), asked)
+        answers |= {query: closed.table for query, closed in found.closed.items()}
     back = RETURNED.get(library(frame), lambda table: table)
-    return {query: back(for_people(found.closed[query].table, parsed[query].result_columns())) for query in parsed}
+    return {query: back(for_people(answers[query], parsed[query].result_columns())) for query in parsed}
 
 
 def library(frame: Any) -> str:

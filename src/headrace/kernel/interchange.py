@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.kernel.partials import NodePartials, ordered_groups, ordered_partials
-from headrace.kernel.states import KINDS
+from headrace.kernel.states import state_of
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.errors import DataError
 from headrace.model.types import TIMESTAMP
 from headrace.planner.nodes import Node
 
-VERSION = 1
+VERSION = 2
 HEADER = b"headrace.interchange"
 DIGEST_BYTES = 12
 
@@ -71,8 +71,7 @@ def layout_of(node: Node) -> pa.Schema:
     ]
     fields += [pa.field(f"group_{place}", arrow_type(tree.type)) for place, tree in enumerate(ordered_groups(node))]
     for place, partial in enumerate(ordered_partials(node)):
-        argument = partial.arguments[0].type if partial.arguments else None
-        columns = KINDS[partial.kind].columns(argument)
+        columns = state_of(partial).columns(*(argument.type for argument in partial.arguments))
         fields += [pa.field(f"{partial.kind}_{place}_{number}", each) for number, each in enumerate(columns)]
     return pa.schema(fields)
 
@@ -121,8 +120,7 @@ def from_table(node: Node, table: pa.Table) -> NodePartials:
         groups[tree], place = columns[place], place + 1
     states = {}
     for partial in ordered_partials(node):
-        argument = partial.arguments[0].type if partial.arguments else None
-        width = len(KINDS[partial.kind].columns(argument))
+        width = len(state_of(partial).columns(*(argument.type for argument in partial.arguments)))
         states[partial], place = tuple(columns[place : place + width]), place + width
     return NodePartials(node, starts, ends, cells, groups, states)
 

@@ -15,7 +15,7 @@ from headrace.aggregates.partials import Partial
 from headrace.kernel import grouping, totals
 from headrace.kernel.grouping import Groups, coded
 from headrace.kernel.slots import MOST_KEYS, Codes, Keys, Slots, find_slots
-from headrace.kernel.states import KINDS
+from headrace.kernel.states import state_of
 from headrace.kernel.states_columns import Columns
 from headrace.kernel.totals import Totals
 from headrace.model.expressions import Expression
@@ -105,7 +105,7 @@ def combine(parts: Sequence[NodePartials]) -> NodePartials:
 def combined(states: Mapping[Partial, Columns], slots: Slots) -> Mapping[Partial, Columns]:
     if isinstance(states, Totals):
         return totals.added_up({partial: states.addends(partial) for partial in states}, slots.of_row, slots.count)
-    return {partial: KINDS[partial.kind].combine(slots.of_row, slots.count, state) for partial, state in states.items()}
+    return {partial: state_of(partial).combine(slots.of_row, slots.count, state) for partial, state in states.items()}
 
 
 def concatenate(parts: Sequence[NodePartials]) -> NodePartials:

@@ -9,12 +9,16 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.aggregates.partials import partials_of
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.partials import Integers
-from headrace.model.expressions import Call, Expression
+from headrace.kernel.states_sketches import STORED
+from headrace.model.expressions import Aggregate, Call, Expression
 from headrace.model.query import Query
+from headrace.model.types import BINARY
 from headrace.model.windows import AnyWindow, Window
 from headrace.planner.leaves import demand, matched, plan_terms
 from headrace.planner.nodes import is_matched
@@ -30,11 +34,12 @@ class RowErrors:
         self.queries = queries
         self.looked_at = {name: frozenset(calls_of(query)) for name, query in queries.items()}
         self.expressions = frozenset(tree for trees in self.looked_at.values() for tree in trees)
+        self.stores = {name: any(map(is_stored, query.aggregates())) for name, query in queries.items()}
 
     def count(self, evaluation: Evaluation, times_us: Integers, closed_us: int | None = None) -> Mapping[str, int]:
         """Of each query for which something failed, on rows that lie in a window not yet closed."""
         failing = {tree for tree in self.expressions if has_failed(tree, evaluation)}
-        concerned = [name for name, trees in self.looked_at.items() if failing & trees] if failing else []
+        concerned = [name for name, trees in self.looked_at.items() if failing & trees or self.stores[name]]
         return {name: row_errors(self.queries[name], evaluation, times_us, closed_us) for name in concerned}
 
 
@@ -54,8 +59,20 @@ def row_errors(query: Query, evaluation: Evaluation, times_us: Integers, closed_
         if aggregate.filter is not None:
             total += failed(renamed(aggregate.filter), evaluation, rows)
             counted = rows & is_true(renamed(aggregate.filter), evaluation)
-        total += sum(failed(renamed(argument), evaluation, counted) for argument in aggregate.arguments[:1])
+        total += sum(failed(renamed(argument), evaluation, counted) for argument in aggregate.arguments)
+        if is_stored(aggregate):
+            total += bad_states(aggregate, evaluation.evaluate(renamed(aggregate.arguments[0])).values, counted)
     return total
+
+
+def is_stored(aggregate: Aggregate) -> bool:
+    """Whether its argument are sketches that were stored."""
+    return aggregate.arguments != () and aggregate.arguments[0].type == BINARY and not aggregate.distinct
+
+
+def bad_states(aggregate: Aggregate, states: pa.Array, rows: Mask) -> int:
+    sketches = [STORED[partial.kind] for partial in partials_of(aggregate) if partial.kind in STORED]
+    return sum(int((sketch.bad(states) & rows).sum()) for sketch in sketches)
 
 
 def calls_of(query: Query) -> Iterator[Expression]:
@@ -70,7 +87,7 @@ def expressions_of(query: Query) -> Iterator[Expression]:
     yield from (dimension.expression for dimension in asked.predicate.dimensions)
     yield from asked.groups
     for partial in asked.partials:
-        yield from partial.arguments[:1]
+        yield from partial.arguments
         yield from () if partial.filter is None else (partial.filter,)
 
 

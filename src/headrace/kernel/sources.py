@@ -20,7 +20,7 @@ from headrace.kernel.coding import codes_of
 from headrace.kernel.grouping import Encoded, Groups, coded, encode, numbered
 from headrace.kernel.partials import Integers, NodePartials
 from headrace.kernel.slots import Codes, Keys, Scratch
-from headrace.kernel.states import KINDS
+from headrace.kernel.states import state_of
 from headrace.kernel.states_columns import Columns
 from headrace.kernel.totals import Addends, Totals, addends
 from headrace.model.expressions import Call, Expression, children, with_children
@@ -144,17 +144,17 @@ class StreamRows:
         return self.known_addends[partial]
 
     def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
-        return KINDS[partial.kind].lift(slots, count, *columns or (None,))
+        return state_of(partial).lift(slots, count, *columns)
 
     def columns(self, partial: Partial) -> Columns:
         """NULL where the partial's FILTER is not TRUE."""
         if partial not in self.known_columns:
-            values = self.evaluation.evaluate(partial.arguments[0]).values if partial.arguments else None
+            found = [self.evaluation.evaluate(argument).values for argument in partial.arguments]
             if partial.filter is not None:
                 passes = pc.fill_null(self.evaluation.evaluate(partial.filter).values, False)
-                counted = pa.array(np.ones(len(self.times_us), dtype=np.int64)) if values is None else values
-                values = pc.if_else(passes, counted, pa.scalar(None, counted.type))
-            self.known_columns[partial] = () if values is None else (values,)
+                counted = found or [pa.array(np.ones(len(self.times_us), dtype=np.int64))]
+                found = [pc.if_else(passes, values, pa.scalar(None, values.type)) for values in counted]
+            self.known_columns[partial] = tuple(found)
         return self.known_columns[partial]
 
 
@@ -239,7 +239,7 @@ class NodeRows:
         return self.parent.states[partial]
 
     def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
-        return KINDS[partial.kind].combine(slots, count, columns)
+        return state_of(partial).combine(slots, count, columns)
 
 
 class KeptRows:

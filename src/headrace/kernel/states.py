@@ -7,57 +7,52 @@ partials meets in one. `combine` is associative and commutative; what `lift` mak
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import NoReturn, Protocol
+from functools import lru_cache, partial
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headrace.aggregates.partials import PARTIALS_OF
+from headrace.aggregates.partials import PARTIALS_OF, Partial
 from headrace.expressions.columns import Evaluated
+from headrace.kernel.sketches.counters import Counters
+from headrace.kernel.states_choices import BOOL_AND, BOOL_OR, MAX_BY, MIN_BY
 from headrace.kernel.states_columns import Columns, Slots
 from headrace.kernel.states_extremes import GREATEST, LEAST
 from headrace.kernel.states_moments import Moments, lower_variance
+from headrace.kernel.states_multiset import Multiset
+from headrace.kernel.states_multiset import lower as lower_percentile
+from headrace.kernel.states_sketches import (
+    BUCKETS,
+    DISTINCTS,
+    QUANTILES,
+    lower_distinct,
+    lower_hitters,
+    lower_parts,
+    lower_quantile,
+    lower_relative,
+    lower_sketch,
+    lower_top,
+)
 from headrace.kernel.states_sums import LOWER_SUM, Count, Sum, lower_average
 from headrace.kernel.states_values import Values, listed
-from headrace.model.errors import UnsupportedError
 from headrace.model.expressions import Aggregate
-from headrace.model.query import Query
-from headrace.model.types import DataType
 
-__all__ = ["KINDS", "UNSUPPORTED", "Slots", "State", "check_supported", "lower"]
+__all__ = ["KINDS", "Slots", "State", "lower", "state_of"]
 
 
 class State(Protocol):
     """What a kind of partial is made of. Each call gives one row for each of `count` slots."""
 
-    def columns(self, argument: DataType | None) -> tuple[pa.DataType, ...]:
-        """The types of its columns; count(*) has no argument."""
+    def columns(self, *arguments: Any, **_none: Any) -> tuple[pa.DataType, ...]:
+        """The types of its columns, from those of its arguments; count(*) has none."""
 
-    def lift(self, slots: Slots, count: int, argument: pa.Array | None) -> Columns:
+    def lift(self, slots: Slots, count: int, *arguments: Any, **_none: Any) -> Columns:
         """Rows into slots; NULLs do not count."""
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
         """Partials into slots."""
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A kind that the kernel does not have."""
-
-    kind: str
-
-    def columns(self, argument: DataType | None) -> tuple[pa.DataType, ...]:
-        refuse(self.kind)
-
-    def lift(self, slots: Slots, count: int, argument: pa.Array | None) -> Columns:
-        refuse(self.kind)
-
-    def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
-        refuse(self.kind)
-
-
-UNSUPPORTED: Mapping[str, str] = {"quantiles": "it needs a sketch, which this engine does not have yet"}
 KINDS: Mapping[str, State] = {
     "count": Count(),
     "sum": Sum(),
@@ -65,28 +60,26 @@ KINDS: Mapping[str, State] = {
     "max": GREATEST,
     "moments": Moments(),
     "values": Values(),
-    **{kind: Missing(kind) for kind in UNSUPPORTED},
+    "all": BOOL_AND,
+    "any": BOOL_OR,
+    "least_by": MIN_BY,
+    "greatest_by": MAX_BY,
+    "multiset": Multiset(),
+    "quantiles": QUANTILES,
+    "buckets": BUCKETS,
+    "distinct": DISTINCTS,
+    "counters": Counters(),
 }
 
 
-def refuse(kind: str, function: str | None = None) -> NoReturn:
-    raise UnsupportedError("unsupported", f"{function or kind} can't be computed here: {UNSUPPORTED[kind]}")
-
-
-def check_supported(query: Query) -> None:
-    for aggregate in query.aggregates():
-        check_aggregate(aggregate)
-
-
-def check_aggregate(aggregate: Aggregate) -> None:
-    for kind in PARTIALS_OF[aggregate.function]:
-        if kind in UNSUPPORTED:
-            refuse(kind, aggregate.function)
+@lru_cache(maxsize=4_096)
+def state_of(wanted: Partial) -> State:
+    """What a partial is made of."""
+    return Counters(wanted.size) if wanted.size else KINDS[wanted.kind]
 
 
 def lower(aggregate: Aggregate, states: Mapping[str, Columns]) -> Evaluated:
     """The results, one for each row of the states, which come by kind; one that does not fit its type fails."""
-    check_aggregate(aggregate)
     if aggregate.distinct:
         states = lifted_again(aggregate, states["values"][0])
     return LOWER[aggregate.function](aggregate, states)
@@ -98,23 +91,66 @@ def lifted_again(aggregate: Aggregate, lists: pa.Array) -> Mapping[str, Columns]
     return {kind: KINDS[kind].lift(slots, len(lists), values) for kind in PARTIALS_OF[aggregate.function]}
 
 
-def only_column(aggregate: Aggregate, states: Mapping[str, Columns]) -> Evaluated:
-    (state,) = states[aggregate.function]
-    return Evaluated(state)
+Lower = Callable[[Aggregate, Mapping[str, Columns]], Evaluated]
 
 
 def variance(aggregate: Aggregate, states: Mapping[str, Columns], *, sample: bool, root: bool) -> Evaluated:
     return Evaluated(lower_variance(states["moments"], sample=sample, root=root))
 
 
-LOWER: Mapping[str, Callable[[Aggregate, Mapping[str, Columns]], Evaluated]] = {
-    "count": only_column,
-    "min": only_column,
-    "max": only_column,
+def first_column(aggregate: Aggregate, states: Mapping[str, Columns]) -> Evaluated:
+    return Evaluated(states[PARTIALS_OF[aggregate.function][0]][0])
+
+
+def of_state(compute: Callable[..., pa.Array]) -> Lower:
+    """From the one column of the state and the aggregate's parameters."""
+
+    def lowered(aggregate: Aggregate, states: Mapping[str, Columns]) -> Evaluated:
+        (kind,) = PARTIALS_OF[aggregate.function]
+        return Evaluated(compute(states[kind][0], *(parameter.value for parameter in aggregate.parameters)))
+
+    return lowered
+
+
+def exact_percentile(aggregate: Aggregate, states: Mapping[str, Columns]) -> Evaluated:
+    fraction = float(str(aggregate.parameters[0].value)) if aggregate.parameters else 0.5
+    return Evaluated(lower_percentile(states["multiset"], fraction))
+
+
+def of_items(compute: Callable[..., pa.Array]) -> Lower:
+    """Items have the type of the first argument."""
+
+    def lowered(aggregate: Aggregate, states: Mapping[str, Columns]) -> Evaluated:
+        (asked,) = aggregate.parameters
+        return Evaluated(compute(states["counters"][0], asked.value, aggregate.arguments[0].type))
+
+    return lowered
+
+
+LOWER: Mapping[str, Lower] = {
+    "count": first_column,
+    "min": first_column,
+    "max": first_column,
+    "bool_and": first_column,
+    "bool_or": first_column,
+    "min_by": first_column,
+    "max_by": first_column,
     "sum": lambda aggregate, states: LOWER_SUM[aggregate.type.name](states["sum"], aggregate.type),
     "avg": lambda aggregate, states: lower_average(states["sum"], states["count"][0]),
     "var_pop": partial(variance, sample=False, root=False),
     "var_samp": partial(variance, sample=True, root=False),
     "stddev_pop": partial(variance, sample=False, root=True),
     "stddev_samp": partial(variance, sample=True, root=True),
+    "median": exact_percentile,
+    "percentile_exact": exact_percentile,
+    "approx_median": of_state(partial(lower_quantile, fraction=0.5)),
+    "percentile": of_state(lower_quantile),
+    "quantiles": of_state(lower_parts),
+    "quantile_sketch": of_state(lower_sketch),
+    "percentile_relative": of_state(lower_relative),
+    "relative_sketch": of_state(lower_sketch),
+    "approx_count_distinct": of_state(lower_distinct),
+    "distinct_sketch": of_state(lower_sketch),
+    "heavy_hitters": of_items(lower_hitters),
+    "top_k": of_items(lower_top),
 }

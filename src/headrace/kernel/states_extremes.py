@@ -25,11 +25,11 @@ class Extreme:
     neutral_integer: int
     neutral_double: float
 
-    def columns(self, argument: DataType | None) -> tuple[pa.DataType, ...]:
+    def columns(self, argument: DataType | None = None) -> tuple[pa.DataType, ...]:
         assert argument is not None
         return (arrow_type(argument),)
 
-    def lift(self, slots: Slots, count: int, argument: pa.Array | None) -> Columns:
+    def lift(self, slots: Slots, count: int, argument: pa.Array | None = None) -> Columns:
         assert argument is not None
         if pa.types.is_floating(argument.type):
             best, seen = self.fold(slots, numbers(argument, np.float64), argument, np.full(count, self.neutral_double))

@@ -22,10 +22,10 @@ LARGEST = float(np.finfo(np.float64).max)
 
 
 class Moments:
-    def columns(self, argument: DataType | None) -> tuple[pa.DataType, ...]:
+    def columns(self, argument: DataType | None = None) -> tuple[pa.DataType, ...]:
         return (pa.int64(), pa.float64(), pa.float64())
 
-    def lift(self, slots: Slots, count: int, argument: pa.Array | None) -> Columns:
+    def lift(self, slots: Slots, count: int, argument: pa.Array | None = None) -> Columns:
         assert argument is not None
         rows = counted(argument)
         ones = np.ones(len(argument), np.int64) if rows is None else rows.astype(np.int64)

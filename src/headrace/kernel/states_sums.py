@@ -36,10 +36,10 @@ BIGINT_SUM = pa.decimal128(MAX_DECIMAL_DIGITS, 0)
 
 
 class Count:
-    def columns(self, argument: DataType | None) -> tuple[pa.DataType, ...]:
+    def columns(self, argument: DataType | None = None) -> tuple[pa.DataType, ...]:
         return (pa.int64(),)
 
-    def lift(self, slots: Slots, count: int, argument: pa.Array | None) -> Columns:
+    def lift(self, slots: Slots, count: int, argument: pa.Array | None = None) -> Columns:
         counts = np.zeros(count, np.int64)
         count_rows(readable(slots), None if argument is None else counted(argument), counts)
         return (pa.array(counts),)
@@ -53,13 +53,13 @@ class Count:
 class Sum:
     """One column for exact numbers, two for DOUBLE: the sum and its compensation."""
 
-    def columns(self, argument: DataType | None) -> tuple[pa.DataType, ...]:
+    def columns(self, argument: DataType | None = None) -> tuple[pa.DataType, ...]:
         assert argument is not None
         if argument.name == "DOUBLE":
             return (pa.float64(), pa.float64())
         return (pa.decimal256(WIDE_DIGITS, argument.scale) if argument.name == "DECIMAL" else BIGINT_SUM,)
 
-    def lift(self, slots: Slots, count: int, argument: pa.Array | None) -> Columns:
+    def lift(self, slots: Slots, count: int, argument: pa.Array | None = None) -> Columns:
         assert argument is not None
         if pa.types.is_floating(argument.type):
             return sum_doubles(slots, count, argument)

@@ -12,11 +12,11 @@ from headrace.model.types import DataType
 
 
 class Values:
-    def columns(self, argument: DataType | None) -> tuple[pa.DataType, ...]:
+    def columns(self, argument: DataType | None = None) -> tuple[pa.DataType, ...]:
         assert argument is not None
         return (pa.list_(column_type(argument)),)
 
-    def lift(self, slots: Slots, count: int, argument: pa.Array | None) -> Columns:
+    def lift(self, slots: Slots, count: int, argument: pa.Array | None = None) -> Columns:
         assert argument is not None
         rows = present(argument)
         if rows is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, tzinfo
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ import pyarrow.compute as pc
 
 from headrace.model.address import IPV4_BITS, MAPPED, format_address, parse_address
 from headrace.model.errors import DataError
-from headrace.model.schema import Column
+from headrace.model.schema import Column, Stream
 from headrace.model.time import parse_timestamp, to_microseconds
-from headrace.model.types import DataType, Value
+from headrace.model.types import TIMESTAMP, DataType, Value
 
 ADDRESS_BYTES = 16
 MAX_INTEGER_DIGITS = 20
@@ -25,6 +26,7 @@ SIMPLE_TYPES = {
     "STRING": pa.string(),
     "TIMESTAMP": pa.timestamp("us", tz="UTC"),
     "ADDRESS": pa.binary(ADDRESS_BYTES),
+    "BINARY": pa.large_binary(),
 }
 
 
@@ -32,6 +34,10 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     """The Arrow type that holds our type; an ADDRESS is its 16 bytes, IPv4 in the mapped form."""
     if data_type.name == "DECIMAL":
         return pa.decimal128(data_type.precision, data_type.scale)
+    if data_type.name == "ARRAY":
+        return pa.list_(arrow_type(data_type.fields[0][1]))
+    if data_type.name == "STRUCT":
+        return pa.struct([(name, arrow_type(field)) for name, field in data_type.fields])
     return SIMPLE_TYPES[data_type.name]
 
 
@@ -97,6 +103,10 @@ def is_text(data_type: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(data_type) or pa.types.is_large_string(data_type) or pa.types.is_string_view(data_type)
     )
+
+
+def is_bytes(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
 
 
 def timestamp(array: pa.Array, data_type: DataType, zone: tzinfo) -> pa.Array:
@@ -175,7 +185,16 @@ CONVERTERS: dict[str, Callable[[pa.Array, DataType, tzinfo], pa.Array]] = {
     "STRING": same_kind(is_text),
     "TIMESTAMP": timestamp,
     "ADDRESS": address,
+    "BINARY": same_kind(is_bytes),
 }
+
+
+def as_stream(results: pa.Table, stream: Stream) -> pa.Table:
+    """Results of a query as rows of the stream that they are: the event time is the last instant of the window."""
+    assert stream.derived is not None
+    ends = results[stream.derived.end].cast(pa.int64())
+    times = pc.subtract(ends, 1).cast(arrow_type(TIMESTAMP))
+    return conform(results.append_column(stream.event_time, times), stream.columns, stream.zone)
 
 
 def to_rows(table: pa.Table, columns: Iterable[Column]) -> list[dict[str, Value]]:
@@ -187,30 +206,69 @@ def to_rows(table: pa.Table, columns: Iterable[Column]) -> list[dict[str, Value]
 
 def to_array(values: Iterable[Value], data_type: DataType) -> pa.Array:
     """Plain values as a column; the reverse of `plain_values`."""
+    return pa.array([to_arrow_value(value, data_type) for value in values], arrow_type(data_type))
+
+
+def to_arrow_value(value: Any, data_type: DataType) -> Any:
+    if value is None:
+        return None
     if data_type.name == "ADDRESS":
-        raw = [None if value is None else address_bytes(int(value)) for value in values]
-        return pa.array(raw, arrow_type(data_type))
-    return pa.array(list(values), arrow_type(data_type))
+        return address_bytes(int(value))
+    if data_type.name == "ARRAY":
+        return [to_arrow_value(each, data_type.fields[0][1]) for each in value]
+    if data_type.name == "STRUCT":
+        return {name: to_arrow_value(each, field) for (name, field), each in zip(data_type.fields, value, strict=True)}
+    return value
 
 
 def plain_values(array: pa.ChunkedArray | pa.Array, data_type: DataType) -> list[Any]:
     if data_type.name == "TIMESTAMP":
         return array.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    if data_type.name in ("ARRAY", "STRUCT"):
+        return compound_values(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array, data_type)
     listed: list[Any] = array.to_pylist()
     if data_type.name == "ADDRESS":
         return [None if raw is None else int.from_bytes(raw, "big") for raw in listed]
     return listed
 
 
+def compound_values(array: pa.Array, data_type: DataType) -> list[Any]:
+    """Lists and structs as tuples."""
+    if data_type.name == "STRUCT":
+        fields = [plain_values(array.field(place), field) for place, (_, field) in enumerate(data_type.fields)]
+        rows: list[Any] = list(zip(*fields, strict=True))
+    else:
+        items = plain_values(array.values, data_type.fields[0][1])
+        bounds = array.offsets.to_pylist()
+        rows = [tuple(items[begin:end]) for begin, end in pairwise(bounds)]
+    return [row if there else None for row, there in zip(rows, array.is_valid().to_pylist(), strict=True)]
+
+
 def for_people(table: pa.Table, columns: Iterable[Column]) -> pa.Table:
     """The same table to be opened with the tools people have: addresses as text."""
     for position, column in enumerate(columns):
-        if column.type.name == "ADDRESS":
-            encoded = one_array(table.column(position)).dictionary_encode()
-            texts = [format_address(address) for address in plain_values(encoded.dictionary, column.type)]
-            known = pa.array(texts, pa.string()).take(encoded.indices)
-            table = table.set_column(position, column.name, known)
+        if has_addresses(column.type):
+            shown = readable_addresses(one_array(table.column(position)), column.type)
+            table = table.set_column(position, column.name, shown)
     return table
+
+
+def has_addresses(data_type: DataType) -> bool:
+    return data_type.name == "ADDRESS" or any(has_addresses(field) for _, field in data_type.fields)
+
+
+def readable_addresses(array: pa.Array, data_type: DataType) -> pa.Array:
+    if data_type.name == "ADDRESS":
+        encoded = array.dictionary_encode()
+        texts = [format_address(address) for address in plain_values(encoded.dictionary, data_type)]
+        return pa.array(texts, pa.string()).take(encoded.indices)
+    if data_type.name == "ARRAY":
+        items = readable_addresses(array.values, data_type.fields[0][1])
+        return pa.ListArray.from_arrays(array.offsets, items, mask=array.is_null())
+    if data_type.name == "STRUCT":
+        fields = [readable_addresses(array.field(place), each) for place, (_, each) in enumerate(data_type.fields)]
+        return pa.StructArray.from_arrays(fields, [name for name, _ in data_type.fields], mask=array.is_null())
+    return array
 
 
 def from_rows(rows: Iterable[tuple[Value, ...]], columns: Iterable[Column]) -> pa.Table:

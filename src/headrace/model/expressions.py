@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from headrace.model.types import TIMESTAMP, DataType, Value
+from headrace.model.types import TIMESTAMP, Constant, DataType
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    value: Value
+    value: Constant
     type: DataType
 
     def __post_init__(self) -> None:
@@ -40,13 +40,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate function over the rows of a window and group; count(*) has no arguments."""
+    """An aggregate function over the rows of a window and group; count(*) has no arguments.
+
+    Each row gives its `arguments`; `parameters`, such as the fraction of a percentile, are constants behind them.
+    """
 
     function: str
     arguments: tuple[Expression, ...]
     type: DataType
     distinct: bool = False
     filter: Expression | None = None
+    parameters: tuple[Literal, ...] = ()
 
 
 Expression = Literal | ColumnRef | Call | Aggregate

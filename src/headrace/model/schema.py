@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 
 from headrace.model.types import TIMESTAMP, DataType
+from headrace.model.windows import AnyWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,19 @@ def check_columns(owner: str, columns: tuple[Column, ...]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Derived:
+    """That a stream holds the results of a query over another one: its window, and the names of the columns that hold
+    the window's bounds and the groups.
+    """
+
+    source: str
+    window: AnyWindow
+    start: str
+    end: str
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     """A stream of rows with an event time.
 
@@ -48,6 +62,7 @@ class Stream:
     idle_us: int = 60_000_000
     partition: str | None = None
     zone: tzinfo = UTC
+    derived: Derived | None = None
 
     def __post_init__(self) -> None:
         check_columns(self.name, self.columns)
@@ -93,12 +108,16 @@ class UserFunction:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
+    """`derived` are the streams of results that some query reads, in the order of their queries."""
+
     streams: tuple[Stream, ...] = ()
     tables: tuple[Table, ...] = ()
     functions: tuple[UserFunction, ...] = ()
+    derived: tuple[Stream, ...] = ()
 
     def stream(self, name: str) -> Stream | None:
-        return next((stream for stream in self.streams if stream.name.lower() == name.lower()), None)
+        every = (*self.streams, *self.derived)
+        return next((stream for stream in every if stream.name.lower() == name.lower()), None)
 
     def table(self, name: str) -> Table | None:
         return next((table for table in self.tables if table.name.lower() == name.lower()), None)

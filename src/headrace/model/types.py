@@ -4,28 +4,45 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 MAX_DECIMAL_DIGITS = 38
 MIN_BIGINT, MAX_BIGINT = -(2**63), 2**63 - 1
 
-# A value inside: NULL is None, a TIMESTAMP is int microseconds since the epoch, an ADDRESS a 128-bit int.
-Value = None | bool | int | float | Decimal | str
+# A value inside: NULL is None, a TIMESTAMP is int microseconds since the epoch, an ADDRESS a 128-bit int, an ARRAY and
+# a STRUCT are tuples.
+Constant = None | bool | int | float | Decimal | str
+Value = Constant | bytes | tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A type by name; DECIMAL also has digits in all (`precision`) and digits after the point (`scale`)."""
+    """A type by name. DECIMAL also has digits in all (`precision`) and digits after the point (`scale`); a STRUCT has
+    named `fields`, and an ARRAY one, its item.
+    """
 
     name: str
     precision: int = 0
     scale: int = 0
+    fields: tuple[tuple[str, DataType], ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name}({self.precision}, {self.scale})" if self.name == "DECIMAL" else self.name
+        if self.name == "DECIMAL":
+            return f"DECIMAL({self.precision}, {self.scale})"
+        if self.name == "ARRAY":
+            return f"ARRAY<{self.fields[0][1]}>"
+        if self.name == "STRUCT":
+            return f"STRUCT<{', '.join(f'{name} {field}' for name, field in self.fields)}>"
+        return self.name
 
     @property
     def is_numeric(self) -> bool:
         return self.name in ("BIGINT", "DOUBLE", "DECIMAL")
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether values have an order; sketches and lists are only shown, stored and aggregated."""
+        return self.name not in ("BINARY", "ARRAY", "STRUCT")
 
 
 BOOLEAN = DataType("BOOLEAN")
@@ -34,6 +51,7 @@ DOUBLE = DataType("DOUBLE")
 STRING = DataType("STRING")
 TIMESTAMP = DataType("TIMESTAMP")
 ADDRESS = DataType("ADDRESS")
+BINARY = DataType("BINARY")
 NULL = DataType("NULL")
 """The type of a bare NULL, which fits every other type."""
 
@@ -56,6 +74,7 @@ TYPE_NAMES = {
     "TIMESTAMP": TIMESTAMP,
     "ADDRESS": ADDRESS,
     "INET": ADDRESS,
+    "BINARY": BINARY,
 }
 
 
@@ -65,6 +84,14 @@ def decimal(precision: int, scale: int) -> DataType:
     return DataType("DECIMAL", precision, scale)
 
 
+def array(item: DataType) -> DataType:
+    return DataType("ARRAY", fields=(("item", item),))
+
+
+def struct(**fields: DataType) -> DataType:
+    return DataType("STRUCT", fields=tuple(fields.items()))
+
+
 def as_decimal(data_type: DataType) -> DataType:
     """The DECIMAL that holds every value of a BIGINT or DECIMAL."""
     return decimal(19, 0) if data_type == BIGINT else data_type
@@ -72,6 +99,8 @@ def as_decimal(data_type: DataType) -> DataType:
 
 def common_type(left: DataType, right: DataType) -> DataType | None:
     """The type that both sides take part in a comparison or a CASE with, or None if they don't mix."""
+    if not (left.is_comparable and right.is_comparable):
+        return None
     if right in (left, NULL):
         return left
     if left == NULL:

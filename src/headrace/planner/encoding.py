@@ -26,7 +26,7 @@ from headrace.predicates import Dimension, Predicate
 from headrace.predicates.dimensions import Cut, Kind
 from headrace.windows import Boundaries
 
-VERSION = 1
+VERSION = 2
 DIGEST_BYTES = 12
 
 CLASSES: Mapping[str, type] = {

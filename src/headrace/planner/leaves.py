@@ -75,7 +75,7 @@ def terms_of(query: Query) -> Terms:
 
 def in_plan_terms(partial: Partial, renamed: Callable[[Expression], Expression]) -> Partial:
     arguments = tuple(renamed(argument) for argument in partial.arguments)
-    return Partial(partial.kind, arguments, renamed(partial.filter) if partial.filter is not None else None)
+    return replace(partial, arguments=arguments, filter=None if partial.filter is None else renamed(partial.filter))
 
 
 def join_identity(join: Join) -> str:

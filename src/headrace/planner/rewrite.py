@@ -113,7 +113,7 @@ def names_of_partials(query: Query) -> dict[Partial, str]:
 
 
 def aggregate_of(partial: Partial) -> Aggregate:
-    typing = AGGREGATES.get(partial.kind)
+    typing = AGGREGATES.get(partial.kind) if partial.kind in COMBINED_BY else None
     return Aggregate(
         partial.kind, partial.arguments, typing(partial.arguments) if typing else DOUBLE, filter=partial.filter
     )
@@ -129,7 +129,7 @@ def combined(aggregate: Aggregate, columns: Mapping[Partial, ColumnRef]) -> Expr
         return Call("/", tuple(totals), aggregate.type)
     if partials[0].kind in COMBINED_BY:
         return totals[0]
-    return Call(aggregate.function, (*totals, *aggregate.arguments[1:]), aggregate.type)
+    return Call(aggregate.function, (*totals, *aggregate.parameters), aggregate.type)
 
 
 def combination(partial: Partial, column: ColumnRef) -> Expression:

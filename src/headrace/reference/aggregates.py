@@ -9,17 +9,27 @@ from fractions import Fraction
 from typing import Any
 
 from headrace.model.expressions import Aggregate
-from headrace.model.types import Value
+from headrace.model.types import BINARY, Value
 from headrace.reference.functions import EXACT, fit, order_key
 
-UNSUPPORTED = {"percentile": "the reference interpreter has no sketches"}
+SKETCHES = {"quantile_sketch", "relative_sketch", "distinct_sketch"}
+
+
+def unsupported(aggregate: Aggregate) -> str | None:
+    """Why the aggregate can't be computed here, if it can't."""
+    if aggregate.function in SKETCHES or any(argument.type == BINARY for argument in aggregate.arguments):
+        return "the reference interpreter has no sketches"
+    return None
 
 
 def lower(aggregate: Aggregate, values: list[Any]) -> Value:
-    """The result over `values`, which hold no NULL. RowError if it does not fit its type: checked here, once."""
+    """The result over `values`, which hold no NULL; of several arguments they are tuples, whose last one is no NULL.
+    RowError if it does not fit its type: checked here, once.
+    """
     if aggregate.distinct:
         values = list({order_key(value): value for value in values}.values())
-    return fit(LOWER[aggregate.function](values), aggregate.type)
+    compute = LOWER[aggregate.function]
+    return fit(compute(values, *(parameter.value for parameter in aggregate.parameters)), aggregate.type)
 
 
 def total(values: list[Any]) -> Any:
@@ -88,7 +98,70 @@ def extreme(choose: Callable[..., Any]) -> Callable[[list[Any]], Any]:
     return compute
 
 
-LOWER: dict[str, Callable[[list[Any]], Any]] = {
+def chosen_by(choose: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+    """The value beside the least or greatest one; of several the least, and NULL only if there is no other."""
+
+    def compute(pairs: list[tuple[Any, Any]]) -> Any:
+        if not pairs:
+            return None
+        best = choose((by for _, by in pairs), key=order_key)
+        values = [value for value, by in pairs if order_key(by) == order_key(best) and value is not None]
+        return extreme(min)(values)
+
+    return compute
+
+
+# Quantiles: the value at the nearest rank, or between the two values around a place
+
+
+def nearest_rank(values: list[Any], fraction: float) -> float | None:
+    if not values:
+        return None
+    ordered = sorted(values, key=order_key)
+    return float(ordered[max(math.ceil(fraction * len(ordered)), 1) - 1]) + 0.0
+
+
+def parts(values: list[Any], count: int) -> tuple[float | None, ...] | None:
+    return tuple(nearest_rank(values, part / count) for part in range(1, count)) if values else None
+
+
+def interpolated(values: list[Any], fraction: float = 0.5) -> float | None:
+    if not values:
+        return None
+    ordered = sorted(map(float, values), key=order_key)
+    below, share = divmod(fraction * (len(ordered) - 1), 1)
+    low, high = ordered[int(below)], ordered[min(int(below) + 1, len(ordered) - 1)]
+    return (low if share == 0 or low == high else low * (1 - share) + high * share) + 0.0
+
+
+# Items and their weights
+
+
+def weighed(values: list[Any], is_weighted: bool) -> tuple[list[tuple[Any, int, int]], int] | None:
+    """Items with their weights, the heaviest first, and the weight of all."""
+    pairs = values if is_weighted else [(value, 1) for value in values]
+    counted = [(value, weight) for value, weight in pairs if value is not None and weight >= 0]
+    if not counted:
+        return None
+    weights: dict[Any, int] = {}
+    shown = {order_key(value): value for value, _ in counted}
+    for value, weight in counted:
+        weights[order_key(value)] = weights.get(order_key(value), 0) + weight
+    ordered = sorted(weights, key=lambda key: (-weights[key], key))
+    return [(shown[key], weights[key], weights[key]) for key in ordered], sum(weights.values())
+
+
+def heavy_hitters(values: list[Any], phi: float) -> Any:
+    found = weighed(values, bool(values) and isinstance(values[0], tuple))
+    return None if found is None else tuple(item for item in found[0] if item[1] >= phi * found[1])
+
+
+def top_k(values: list[Any], k: int) -> Any:
+    found = weighed(values, is_weighted=False)
+    return None if found is None else tuple(found[0][:k])
+
+
+LOWER: dict[str, Callable[..., Any]] = {
     "count": len,
     "sum": total,
     "min": extreme(min),
@@ -98,4 +171,17 @@ LOWER: dict[str, Callable[[list[Any]], Any]] = {
     "var_samp": lambda values: variance(values, sample=True),
     "stddev_pop": lambda values: deviation(values, sample=False),
     "stddev_samp": lambda values: deviation(values, sample=True),
+    "bool_and": lambda values: all(values) if values else None,
+    "bool_or": lambda values: any(values) if values else None,
+    "min_by": chosen_by(min),
+    "max_by": chosen_by(max),
+    "median": interpolated,
+    "percentile_exact": interpolated,
+    "approx_median": lambda values: nearest_rank(values, 0.5),
+    "percentile": nearest_rank,
+    "percentile_relative": nearest_rank,
+    "quantiles": parts,
+    "approx_count_distinct": lambda values: len(set(map(order_key, values))),
+    "heavy_hitters": heavy_hitters,
+    "top_k": top_k,
 }

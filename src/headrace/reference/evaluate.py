@@ -160,4 +160,5 @@ PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
     "TIMESTAMP": int,
     "ADDRESS": int,
     "DECIMAL": (int, Decimal),
+    "BINARY": bytes,
 }

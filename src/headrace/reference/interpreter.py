@@ -17,7 +17,7 @@ from headrace.model.query import Join, Order, Query
 from headrace.model.schema import Stream, UserFunction
 from headrace.model.types import Value
 from headrace.model.windows import Interval
-from headrace.reference.aggregates import UNSUPPORTED, lower
+from headrace.reference.aggregates import lower, unsupported
 from headrace.reference.evaluate import Evaluator, Row
 from headrace.reference.functions import RowError, order_key
 
@@ -126,8 +126,9 @@ class Interpreter:
 
     def register(self, name: str, query: Query) -> None:
         for aggregate in query.aggregates():
-            if aggregate.function in UNSUPPORTED:
-                message = f"{aggregate.function} can't be computed here: {UNSUPPORTED[aggregate.function]}"
+            reason = unsupported(aggregate)
+            if reason is not None:
+                message = f"{aggregate.function} can't be computed here: {reason}"
                 raise UnsupportedError("unsupported", message)
         for join in query.joins:
             self.index(join)
@@ -223,8 +224,11 @@ class Interpreter:
                 return None, errors
         if not aggregate.arguments:
             return True, errors
-        value, failed = self.evaluator.evaluate(aggregate.arguments[0], row)
-        return value, errors + failed
+        found = [self.evaluator.evaluate(argument, row) for argument in aggregate.arguments]
+        errors += sum(each.failed for each in found)
+        if len(found) == 1 or found[-1].value is None:
+            return found[-1].value, errors
+        return tuple(each.value for each in found), errors
 
     # Static tables
 

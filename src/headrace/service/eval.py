@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 import rich_click as click
 
 from headrace.kernel.answering import answer as answer_with_kernel
 from headrace.kernel.compiling import telling
-from headrace.model.arrow import from_rows, plain_values, to_rows
+from headrace.model.arrow import as_stream, from_rows, plain_values, to_rows
+from headrace.model.chaining import in_order, with_upstreams
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.model.schema import Catalog, Stream, Table
 from headrace.model.types import Value
@@ -89,8 +91,13 @@ def evaluate(
       headrace workload otf-windows --queries 3 | headrace eval - --data /tmp/trades
     """
     script = load(queries, folder, read_functions(functions))
-    chosen = choose(script, only)
-    answers = [answer for stream in script.catalog.streams for answer in run(script, stream, chosen, folder, engine)]
+    known = {named.name: Answer(named) for named in script.queries}
+    chosen = [named.name for named in choose(script, only)]
+    asked = {name: answer.named.query for name, answer in known.items()}
+    needed = with_upstreams(chosen, asked, script.catalog)
+    for stream in in_order((asked[name] for name in needed), script.catalog):
+        run(script, stream, {name: known[name] for name in asked if name in needed}, folder, engine)
+    answers = [known[name] for name in chosen]
     if out is None:
         for answer in answers:
             print_rows(answer.named.name, answer.named.query.result_columns(), answer.rows, most)
@@ -122,18 +129,26 @@ def choose(script: Script, only: tuple[str, ...]) -> list[NamedQuery]:
     return [named for named in script.queries if not wanted or named.name.lower() in wanted]
 
 
-def run(script: Script, stream: Stream, queries: list[NamedQuery], folder: Path, engine: str) -> list[Answer]:
+def run(script: Script, stream: Stream, known: dict[str, Answer], folder: Path, engine: str) -> None:
     """Answer the queries of one stream."""
-    answers = {named.name: Answer(named) for named in queries if named.query.stream == stream.name}
-    if answers:
-        needed = {join.table for answer in answers.values() for join in answer.named.query.joins}
-        tables = {name: read_relation(folder, table) for name, table in tables_of(script) if name in needed}
-        ENGINES[engine](Data(script.catalog, stream, read_relation(folder, stream), tables), answers)
-    return list(answers.values())
+    answers = {name: answer for name, answer in known.items() if answer.named.query.stream == stream.name}
+    joined = dict.fromkeys(join.table for answer in answers.values() for join in answer.named.query.joins)
+    tables = {name: rows_of(relation(script.catalog, name), known, folder) for name in joined}
+    ENGINES[engine](Data(script.catalog, stream, rows_of(stream, known, folder), tables), answers)
 
 
-def tables_of(script: Script) -> Iterator[tuple[str, Table]]:
-    return ((table.name, table) for table in script.catalog.tables)
+def relation(catalog: Catalog, name: str) -> Stream | Table:
+    found = catalog.stream(name) or catalog.table(name)
+    assert found is not None
+    return found
+
+
+def rows_of(relation: Stream | Table, known: Mapping[str, Answer], folder: Path) -> pa.Table:
+    """From files, or the results of a query."""
+    if isinstance(relation, Table) or relation.derived is None:
+        return read_relation(folder, relation)
+    answer = known[relation.name]
+    return as_stream(from_rows(answer.rows, answer.named.query.result_columns()), relation)
 
 
 def by_kernel(data: Data, answers: dict[str, Answer]) -> None:
@@ -154,8 +169,7 @@ def say_that_loops_compile() -> None:
 
 def by_reference(data: Data, answers: dict[str, Answer]) -> None:
     """Row by row and query by query: one batch, then the end."""
-    columns = {table.name: table.columns for table in data.catalog.tables}
-    tables = {name: to_rows(rows, columns[name]) for name, rows in data.tables.items()}
+    tables = {name: to_rows(rows, relation(data.catalog, name).columns) for name, rows in data.tables.items()}
     interpreter = Interpreter(data.stream, tables, data.catalog.functions)
     for name, answer in answers.items():
         interpreter.register(name, answer.named.query)

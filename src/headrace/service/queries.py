@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headrace.kernel.states import check_supported
 from headrace.model.errors import UsageError, nearest, printable
 from headrace.model.schema import Catalog
 from headrace.model.time import format_timestamp
@@ -157,7 +156,6 @@ def request(action: str, job: Job, name: str, sql: str | None, wait_s: float) ->
         directory, sql = holder(job, catalog, name), ""
     else:
         query = parse_query(sql, catalog)
-        check_supported(query)
         directory = state_of_stream(job, query.stream)
     answer = answer_within(directory, ask(directory, action, name, sql), wait_s)
     click.echo(told(f"{name}: {DONE[action]}", answer, directory, wait_s))

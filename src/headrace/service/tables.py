@@ -38,6 +38,10 @@ def print_rows(title: str, columns: Sequence[Column], rows: Sequence[tuple[Value
 def show(value: Value, data_type: DataType) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, tuple):
+        return show_compound(value, data_type)
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
     if data_type.name == "TIMESTAMP" and isinstance(value, int):
         return format_timestamp(value)
     if data_type.name == "ADDRESS" and isinstance(value, int):
@@ -49,3 +53,10 @@ def show(value: Value, data_type: DataType) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:f}" if isinstance(value, Decimal) else printable(value)
+
+
+def show_compound(values: tuple[Value, ...], data_type: DataType) -> str:
+    types = [field for _, field in data_type.fields]
+    if data_type.name == "ARRAY":
+        return f"[{', '.join(show(value, types[0]) for value in values)}]"
+    return f"({', '.join(show(value, field) for value, field in zip(values, types, strict=True))})"

@@ -46,7 +46,7 @@ class Outcome:
         had_clock = before is not None and before.clock_us is not None
         known = before.partitions if before else {}
         partitions = moved_partitions(known, counted.highest_us, journal.clock_us, not had_clock)
-        watermark_us = moved_watermark(journal.watermark_us, partitions, journal.clock_us, stream)
+        watermark_us = moved_watermark(journal.watermark_us, partitions, journal, stream)
         windows = [each.query.window for each in self.step.registry.queries.values()]
         needed_us = needed_from(windows, closed_after(journal), retain_us)
         forgotten_us = later(before.forgotten_us if before else None, needed_us)

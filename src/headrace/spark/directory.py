@@ -32,7 +32,7 @@ from headrace.spark.disk import (
 )
 from headrace.spark.records import Commit, Journal, commit_from, journal_from
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FOLDERS = (
     "epochs",
     "journal",
@@ -156,13 +156,15 @@ def read_arrow(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.py_buffer(read_file(path, path.stem))).read_all()
 
 
-def prepare(root: Path, declaration: str, reducers: int) -> Directory:
-    """A new state directory, or the one that is there: its number of reducers stays, and it must be of this stream."""
+def prepare(root: Path, declaration: str, reducers: int, after: int = 0) -> Directory:
+    """A new state directory, or the one that is there: its number of reducers stays, and it must be of this stream.
+    One of results reads those of steps `after` that one.
+    """
     make_folder(root)
     for name in FOLDERS:
         make_folder(root / name)
     path = root / "format.json"
-    document = {"version": FORMAT_VERSION, "reducers": reducers, "declaration": declaration}
+    document = {"version": FORMAT_VERSION, "reducers": reducers, "declaration": declaration, "after": after}
     if any((root / "commits").iterdir()) and not path.exists():
         raise DamagedError(path, "is missing")
     create_file(path, to_record(document))

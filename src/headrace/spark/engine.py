@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.kernel.frames import columns_of
-from headrace.kernel.states import check_supported
 from headrace.model.arrow import conform
 from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
 from headrace.model.time import parse_duration
+from headrace.spark.chaining import Chain, Upstream, prepare_results
 from headrace.spark.context import ResultFolder, Setting
-from headrace.spark.directory import prepare
-from headrace.spark.disk import local_path
+from headrace.spark.directory import prepare, read_format
+from headrace.spark.disk import local_path, make_folder
 from headrace.spark.frames import frame_columns
 from headrace.spark.inputs import Source, list_files, read_table
 from headrace.spark.pipeline import Pipeline
@@ -32,7 +33,7 @@ from headrace.spark.running import OnSpark
 from headrace.spark.sessions import report_lacking
 from headrace.spark.sinks import Sink, make_sink
 from headrace.spark.stepping import STEP_BYTES, Stepper
-from headrace.sql import format_stream, parse_query, parse_script
+from headrace.sql import format_stream, parse_next, parse_script
 
 PathText = str | PathLike[str]
 
@@ -87,7 +88,7 @@ class Engine:
 
     def functions(self, functions: Iterable[UserFunction]) -> None:
         """Python functions that queries may call."""
-        self.catalog = Catalog(self.catalog.streams, self.catalog.tables, (*self.catalog.functions, *functions))
+        self.catalog = replace(self.catalog, functions=(*self.catalog.functions, *functions))
 
     def stream(
         self,
@@ -136,8 +137,8 @@ class Engine:
         check_name(name)
         if name in self.queries:
             raise UsageError("query-exists", f"there is a query '{name}' already")
-        query = parse_query(sql, self.catalog)
-        check_supported(query)
+        known = {other: query for other, (_, query) in self.queries.items()}
+        self.catalog, query = parse_next(sql, self.catalog, known)
         self.queries[name] = sql, query
 
     def sink(self, kind: str, **options: Any) -> Any:
@@ -174,31 +175,57 @@ class Engine:
         if not self.catalog.streams:
             raise UsageError("stream", "there is no stream", hint="engine.stream(name, source, event_time=...)")
         report_lacking(self.spark)
-        pipelines = []
+        run = Run(discover=self.discover)
         try:
             for stream in self.catalog.streams:
-                pipelines.append(self.pipeline(stream))
+                feed = self.feeds.get(stream.name.lower())
+                if feed is None:
+                    problem = f"say where the rows of {stream.name} come from: engine.stream(name, source)"
+                    raise UsageError("stream", problem)
+                run.pipelines.append(self.pipeline(stream, feed, run.chain))
+            self.discover(run)
         except BaseException:
-            for pipeline in pipelines:
-                pipeline.close()
+            run.close()
             raise
-        return Run(pipelines)
+        return run
 
-    def pipeline(self, stream: Stream) -> Pipeline:
-        feed = self.feeds.get(stream.name.lower())
-        if feed is None:
-            raise UsageError("stream", f"say where the rows of {stream.name} come from: engine.stream(name, source)")
+    def discover(self, run: Run) -> None:
+        """Add pipelines for results that queries read: those that were added here, or have a state already."""
+        read = {query.stream for _, query in self.queries.values() if is_derived(query.stream, self.catalog)}
+        found = {entry.name for entry in os.scandir(self.state) if entry.is_dir()} if self.state.is_dir() else set()
+        missing = (read | found) - {pipeline.stream.name for pipeline in run.pipelines}
+        ready = [name for name in sorted(missing) if run.chain.holder(name) is not None]
+        for name in ready:
+            run.pipelines.append(self.results_pipeline(name, run.chain))
+        if ready:
+            self.discover(run)
+
+    def results_pipeline(self, name: str, chain: Chain) -> Pipeline:
+        """For queries over the results of a query."""
+        results = chain.results(name)
+        make_folder(results.folder)
+        commit = results.stepper.commit
+        prepared = prepare_results(self.state, results, self.reducers, commit.step if commit else 0)
+        after = read_format(prepared.root / "format.json")["after"]
+        feed = Feed(Source(str(results.folder), "parquet"))
+        return self.pipeline(results.stream, feed, chain, Upstream(results, after, chain.results))
+
+    @property
+    def reducers(self) -> int:
+        return self.options.reducers or int(self.spark.sparkContext.defaultParallelism)
+
+    def pipeline(self, stream: Stream, feed: Feed, chain: Chain, upstream: Upstream | None = None) -> Pipeline:
         check_name(stream.name)
         root = self.state / stream.name
-        reducers = self.options.reducers or int(self.spark.sparkContext.defaultParallelism)
-        directory = prepare(root, format_stream(stream), reducers)
+        directory = prepare(root, format_stream(stream), self.reducers)
         folders = self.result_folders(root)
         known = {table.name: table for table in self.catalog.tables if table.name.lower() in self.feeds}
+        derived = {each.name: each for each in (*self.catalog.derived, *([stream] if upstream else []))}
         setting = Setting(
             uuid4().hex,
             str(root),
             directory.reducers,
-            self.catalog,
+            replace(self.catalog, derived=tuple(derived.values())),
             stream.name,
             feed.source,
             folders,
@@ -213,7 +240,9 @@ class Engine:
             step_bytes=self.options.step_bytes,
             take_over=self.options.take_over,
             reload=lambda name: directory.keep_table(self.rows_of(known[name])),
+            upstream=upstream,
         )
+        stepper.readable, stepper.readers = chain.queries, chain.readers
         stepper.tables = {name: directory.keep_table(self.rows_of(table)) for name, table in known.items()}
         stepper.register({name: each for name, each in self.queries.items() if each[1].stream == stream.name})
         return Pipeline(stepper, feed.frame, self.sinks)
@@ -222,7 +251,7 @@ class Engine:
         """Parquet first: the other sinks are given what is read back from there."""
         parquet = [folder for folder in self.folders if folder.format == "parquet"]
         others = [folder for folder in self.folders if folder.format != "parquet"]
-        if not parquet and (self.sinks or not others):
+        if not parquet and (self.sinks or not others or self.catalog.derived):
             parquet = [ResultFolder(str(root / "results"), "parquet")]
         return (*parquet, *others)
 
@@ -250,3 +279,8 @@ def columns_of_feed(feed: Feed, name: str) -> tuple[Column, ...]:
     if not files:
         raise UsageError("stream", f"the columns of {name} are not known", hint="engine.declare('CREATE STREAM ...')")
     return columns_of(pq.read_schema(files[0].path).empty_table())
+
+
+def is_derived(name: str, catalog: Catalog) -> bool:
+    stream = catalog.stream(name)
+    return stream is not None and stream.derived is not None

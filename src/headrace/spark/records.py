@@ -118,6 +118,8 @@ class Journal:
     batch: int | None = None
     offsets: tuple[str, ...] = ()
     ended: bool = False
+    upstream_us: int | None = None
+    """For a stream of results: up to where these are known when the step has read its files."""
 
 
 @dataclass(frozen=True, slots=True)

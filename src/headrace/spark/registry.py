@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from headrace.kernel.states import check_supported
 from headrace.model.errors import HeadraceError, QueryError, UsageError, nearest
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.planner.encoding import decode, encode
 from headrace.spark.directory import Directory
 from headrace.spark.disk import DamagedError, read_record, to_record, write_file
-from headrace.sql import parse_query
+from headrace.sql import parse_next
 
 MAX_NAME = 64
 
@@ -85,9 +84,9 @@ class Quotas:
     """Of one query, by the estimate from a sample when it is added."""
 
 
-def applied(registry: Registry, request: Request, catalog: Catalog, stream: str, quotas: Quotas) -> Registry:
-    """The registry after a request; what can't be done is an error."""
-    if request.action == "drop":
+def applied(registry: Registry, request: Request, query: Query | None, quotas: Quotas) -> Registry:
+    """The registry after a request for a query, or to drop one; what can't be done is an error."""
+    if query is None:
         return without_query(registry, request.name)
     if request.action == "replace":
         registry = without_query(registry, request.name)
@@ -97,14 +96,13 @@ def applied(registry: Registry, request: Request, catalog: Catalog, stream: str,
     check_name(request.name)
     if len(registry.queries) >= quotas.queries:
         raise UsageError("quota", f"there are {quotas.queries} queries, as many as are allowed")
-    return with_query(registry, request.name, request.sql, checked(request.sql, catalog, stream))
+    return with_query(registry, request.name, request.sql, query)
 
 
-def checked(sql: str, catalog: Catalog, stream: str) -> Query:
-    query = parse_query(sql, catalog)
+def checked(sql: str, catalog: Catalog, stream: str, readable: Mapping[str, Query]) -> Query:
+    _, query = parse_next(sql, catalog, readable)
     if query.stream != stream:
         raise QueryError("other-stream", f"the query is over {query.stream}, and this engine reads {stream}")
-    check_supported(query)
     return query
 
 

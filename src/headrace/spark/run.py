@@ -13,10 +13,12 @@ import pyarrow.parquet as pq
 
 from headrace.model.errors import UsageError, nearest
 from headrace.spark.batches import StreamingFrame
+from headrace.spark.chaining import Chain, prepare_results
 from headrace.spark.pipeline import Pipeline
 from headrace.spark.progress import Progress
 from headrace.spark.registry import answer_to, ask
 from headrace.spark.stepping import Input
+from headrace.sql import parse_next
 
 ANSWER_S = 60.0
 POLL_S = 0.02
@@ -30,8 +32,16 @@ def now_us() -> int:
 class Run:
     """What `engine.start()` gives: queries may come and go, progress and results be looked at."""
 
-    def __init__(self, pipelines: Iterable[Pipeline], clock: Callable[[], int] = now_us) -> None:
+    def __init__(
+        self,
+        pipelines: Iterable[Pipeline] = (),
+        clock: Callable[[], int] = now_us,
+        discover: Callable[[Run], None] = lambda run: None,
+    ) -> None:
+        """`discover` adds pipelines for results that queries begin to read while the run goes on."""
         self.pipelines = list(pipelines)
+        self.chain = Chain(self.pipelines)
+        self.discover = discover
         self.clock = clock
         self.stopping = threading.Event()
         self.problem: BaseException | None = None
@@ -52,6 +62,7 @@ class Run:
         try:
             while not self.stopping.is_set():
                 begun = time.monotonic()
+                self.discover(self)
                 for pipeline in self.pipelines:
                     if not pipeline.is_streaming:
                         pipeline.tick(self.clock())
@@ -115,14 +126,26 @@ class Run:
 
     def add(self, name: str, sql: str, stream: str | None = None) -> dict[str, Any]:
         """Register a query; it counts from the next step on. Tells the version of the registry and the step."""
-        return self.asked("add", name, sql, stream)
+        return self.asked("add", name, sql, stream or self.stream_of(sql))
 
     def replace(self, name: str, sql: str, stream: str | None = None) -> dict[str, Any]:
-        return self.asked("replace", name, sql, stream)
+        return self.asked("replace", name, sql, stream or self.stream_of(sql))
 
     def drop(self, name: str) -> dict[str, Any]:
         holding = [each for each in self.pipelines if name in each.stepper.registry.queries]
         return self.asked("drop", name, "", holding[0].stream.name if holding else None)
+
+    def stream_of(self, sql: str) -> str | None:
+        """The stream of results that the query reads, if it does; its state is made so that the request finds it."""
+        setting = self.pipelines[0].stepper.setting
+        _, query = parse_next(sql, setting.catalog, self.chain.queries())
+        if self.chain.holder(query.stream) is not None:
+            results = self.chain.results(query.stream)
+            commit = results.stepper.commit
+            state = Path(results.stepper.setting.root).parent
+            prepare_results(state, results, results.stepper.setting.reducers, commit.step if commit else 0)
+            self.wait_for_pipeline(query.stream)
+        return query.stream
 
     def asked(self, action: str, name: str, sql: str, stream: str | None) -> dict[str, Any]:
         """Leave the request where every process leaves it, and wait for the answer."""
@@ -139,6 +162,13 @@ class Run:
                 return found
             self.join(POLL_S)
         raise UsageError("no-answer", f"no step came within {ANSWER_S:.0f} s to {action} '{name}'")
+
+    def wait_for_pipeline(self, stream: str) -> None:
+        until = time.monotonic() + ANSWER_S
+        while stream not in {each.stream.name for each in self.pipelines}:
+            if time.monotonic() > until:
+                raise UsageError("no-answer", f"no step came within {ANSWER_S:.0f} s to read the results of '{stream}'")
+            self.join(POLL_S)
 
     def pipeline(self, stream: str | None) -> Pipeline:
         if stream is None:

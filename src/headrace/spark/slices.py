@@ -16,9 +16,10 @@ import numpy as np
 from headrace.kernel.interchange import Counts, Shipment, from_bytes, pack, to_bytes, unpack
 from headrace.kernel.owning import taken
 from headrace.kernel.partials import NodePartials, combine
+from headrace.model.errors import DataError
 from headrace.planner.plan import Plan
 from headrace.spark.directory import Directory
-from headrace.spark.disk import digest, read_file, write_file
+from headrace.spark.disk import DamagedError, digest, read_file, write_file
 from headrace.spark.records import SliceFile, StoredFile
 
 Parts = dict[str, dict[int, list[NodePartials]]]
@@ -88,16 +89,22 @@ def read_slices(directory: Directory, stream: str, file: SliceFile, live: Collec
     for name, section in unpacked(data):
         if name not in live:
             continue
-        places = by_place(stream, directory.plan(name), from_bytes(section))
+        try:
+            places = by_place(stream, directory.plan(name), from_bytes(section))
+        except DataError as problem:
+            raise DamagedError(directory.root / file.file.name, f"can't be used: {problem.message}") from None
         for place, part in places:
             found.setdefault(name, {}).setdefault(place, []).append(part)
     return found
 
 
 def by_place(stream: str, plan: Plan, shipment: Shipment) -> list[tuple[int, NodePartials]]:
-    """The partials of a shipment with the places of their nodes in the plan."""
+    """The partials of a shipment with the places of their nodes in the plan, which must know them all."""
     places = {plan.nodes[place].node: place for place in plan.shipped}
-    return [(places[part.node], part) for part in unpack(stream, shipment.tables, places)]
+    found = [(places[part.node], part) for part in unpack(stream, shipment.tables, places)]
+    if sum(part.rows for _, part in found) != sum(table.num_rows for table in shipment.tables):
+        raise DataError("unknown-node", f"there are partials of {stream} that their plan does not know")
+    return found
 
 
 def merged(files: Iterable[Parts]) -> Parts:

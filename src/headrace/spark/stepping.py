@@ -6,16 +6,18 @@ What is decided depends on the state, the requests, the files and the clock that
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from headrace.kernel.joining import Joiner
 from headrace.model.arrow import conform
 from headrace.model.errors import HeadraceError, UsageError, nearest
 from headrace.model.query import Query
 from headrace.planner.plan import Plan
+from headrace.planner.sampling import Data
 from headrace.spark.committing import Outcome
 from headrace.spark.context import Setting, step_of
 from headrace.spark.directory import Directory, Owner
@@ -63,6 +65,18 @@ class Runner(Protocol):
         """How many tasks may run at once."""
 
 
+class Upstream(Protocol):
+    """For a stream of results: what it may read, and up to where it is known."""
+
+    def closed_us(self, queries: Mapping[str, Query]) -> int | None: ...
+
+    def is_ours(self, file: InputFile) -> bool: ...
+
+    def accepts(self, file: InputFile, closed_us: int | None) -> bool: ...
+
+    def tables(self, queries: Mapping[str, Query], since_us: int | None) -> Mapping[str, pa.Table]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """What a step may take: nothing but time, the files of the source, or a batch that Spark handed in."""
@@ -88,6 +102,7 @@ class Stepper:
         step_bytes: int = STEP_BYTES,
         take_over: bool = False,
         reload: Callable[[str], str] | None = None,
+        upstream: Upstream | None = None,
     ) -> None:
         self.setting = setting
         self.runner = runner
@@ -101,9 +116,14 @@ class Stepper:
         plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
         self.kept_plan: tuple[Plan | None, str] = plan, self.commit.plan or "" if self.commit else ""
         self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.values)
-        self.tables: dict[str, str] = dict(self.commit.tables) if self.commit else {}
+        begun = self.pending or self.commit
+        self.tables: dict[str, str] = dict(begun.tables) if begun else {}
         self.first: dict[str, tuple[str, Query]] = {}
         self.reload = reload
+        self.upstream = upstream
+        self.readable: Callable[[], Mapping[str, Query]] = dict
+        self.readers: Callable[[str], Sequence[str]] = lambda name: ()
+        self.finished_us: int | None = None
         self.wait_for_disk: Callable[[], None] = lambda: None
         self.finish(self.commit)
         forget_answers(self.directory)
@@ -153,9 +173,13 @@ class Stepper:
     def begin(self, given: Input) -> Journal | None:
         """Decide what the step does and write it down; None if there is nothing to do."""
         registry, taken, tables = self.changed_registry()
-        files, units, quarantined, is_all = self.new_units() if self.setting.source else ([], [], [], True)
+        upstream_us = self.upstream.closed_us(registry.values) if self.upstream else None
+        files, units, quarantined, is_all = self.new_units(upstream_us) if self.setting.source else ([], [], [], True)
         has_rows = bool(units) or given.rows is not None
         before = self.commit
+        if self.upstream and has_rows:
+            results = self.upstream.tables(registry.values, before.watermark_us if before else None)
+            tables |= {name: self.directory.keep_table(rows) for name, rows in results.items()}
         clock_us = later(before.clock_us if before else None, given.clock_us)
         watermark_us, closed_us = (before.watermark_us, before.closed_us) if before else (None, None)
         journal = Journal(
@@ -173,6 +197,7 @@ class Stepper:
             batch=given.batch,
             offsets=given.offsets,
             ended=given.ended and is_all,
+            upstream_us=upstream_us if is_all else None,
         )
         ends = journal.ended and not (before is not None and before.ended)
         changes = registry.version != (before.registry if before else 0)
@@ -188,7 +213,7 @@ class Stepper:
         before = self.commit
         if before is None or before.ended:
             return False
-        moved_us = moved_watermark(before.watermark_us, before.partitions, journal.clock_us, self.setting.declared)
+        moved_us = moved_watermark(before.watermark_us, before.partitions, journal, self.setting.declared)
         if moved_us != before.watermark_us:
             return True
         if before.watermark_us is None or before.watermark_us == before.closed_us:
@@ -216,34 +241,59 @@ class Stepper:
         if len(changed.queries) > self.quotas.queries:
             problem = f"there are {len(changed.queries)} queries, {self.quotas.queries} are allowed"
             raise UsageError("quota", problem, hint="raise the quota, or register fewer")
+        registered = changed
         for request in requests(self.directory):
             try:
                 if request.action == "reload":
-                    self.tables[request.name] = self.reloaded(request.name)
+                    tables = self.tables | {request.name: self.reloaded(request.name)}
+                    self.check_joins(changed.values.values(), tables)
+                    self.tables = tables
                 else:
-                    self.check_room(request)
-                    changed = applied(changed, request, self.setting.catalog, self.setting.stream, self.quotas)
+                    self.check_readers(request)
+                    query = self.checked(request)
+                    self.check_room(query)
+                    changed = applied(changed, request, query, self.quotas)
+                    self.check_joins([query] if query else [], self.tables)
+                registered = changed
                 taken.append(request)
             except HeadraceError as problem:
+                changed = registered
                 answered(self.directory, [request.id], {request.id: refusal(problem)})
         if changed is not registry:
             changed = replace(changed, version=registry.version + 1)
             keep_registry(self.directory, changed)
         return changed, taken, dict(self.tables)
 
+    def check_joins(self, queries: Iterable[Query], tables: Mapping[str, str]) -> None:
+        """Whether the tables have each key once. Those of results are looked at when they are there."""
+        known, catalog = self.table_rows(tables), self.setting.catalog
+        joining = [query for query in queries if all(catalog.table(join.table) is not None for join in query.joins)]
+        Joiner(Data(catalog, self.setting.declared, pa.table({}), known), joining)
+
     def reloaded(self, table: str) -> str:
         if table not in self.tables or self.reload is None:
             raise UsageError("no-table", f"there is no table '{table}'", hint=nearest(table, self.tables))
         return self.reload(table)
 
-    def check_room(self, request: Request) -> None:
-        """Whether there is room for one more query, by what is there and by what the sample says of its groups."""
+    def checked(self, request: Request) -> Query | None:
+        """The query that is asked for; none is if one is to be dropped."""
         if request.action == "drop":
+            return None
+        return checked(request.sql, self.setting.catalog, self.setting.stream, self.readable())
+
+    def check_readers(self, request: Request) -> None:
+        readers = self.readers(request.name) if request.action in ("drop", "replace") else ()
+        if readers:
+            problem = f"{', '.join(readers)} reads the results of '{request.name}'"
+            raise UsageError("query-read", problem, hint=f"drop {', '.join(readers)} first")
+
+    def check_room(self, query: Query | None) -> None:
+        """Whether there is room for one more query, by what is there and by what the sample says of its groups."""
+        if query is None:
             return
         size = sum(file.file.bytes for file in self.commit.slices) if self.commit else 0
         if size > self.quotas.state_bytes:
             raise UsageError("quota", f"the state has {size:,} bytes, {self.quotas.state_bytes:,} are allowed")
-        query = checked(request.sql, self.setting.catalog, self.setting.stream)
         groups = self.planner.groups_of(query, self.table_rows(self.tables))
         if groups is not None and groups > self.quotas.groups:
             problem = f"the query would have about {groups:,.0f} groups, {self.quotas.groups:,} are allowed"
@@ -254,7 +304,7 @@ class Stepper:
 
     # Input
 
-    def new_units(self) -> tuple[list[InputFile], list[Unit], list[str], bool]:
+    def new_units(self, upstream_us: int | None) -> tuple[list[InputFile], list[Unit], list[str], bool]:
         """Files that no step has read, oldest first, as many as a step takes; their units; those that are bad; and
         whether these are all.
         """
@@ -265,7 +315,10 @@ class Stepper:
         bad: list[str] = []
         size = 0
         for file in self.seen.new(list_files(source)):
-            if files and size + file.size > self.step_bytes:
+            if self.upstream and not self.upstream.is_ours(file):
+                continue
+            is_held_back = self.upstream is not None and not self.upstream.accepts(file, upstream_us)
+            if is_held_back or (files and size + file.size > self.step_bytes):
                 return files, units, bad, False
             size += file.size
             try:
@@ -327,6 +380,7 @@ class Stepper:
         self.directory.note_commit(commit.step)
         shown = show_results(self.setting.results, commit.results) | show(self.directory.root, commit.rejected)
         self.wait_for_disk = begin_sync(shown)
+        self.finished_us = ENDED_US if commit.ended else commit.closed_us
         journal = self.directory.journal(commit.step)
         if journal is not None and journal.requests:
             asked = {request.id: request.name for request in requests(self.directory)}

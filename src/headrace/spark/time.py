@@ -8,7 +8,7 @@ import numpy as np
 
 from headrace.model.schema import Stream
 from headrace.model.windows import AnyWindow, Interval, Window
-from headrace.spark.records import Partition, Span
+from headrace.spark.records import Journal, Partition, Span
 from headrace.windows import bounds_of, horizon, last_ending
 
 ENDED_US = 2**62
@@ -33,10 +33,12 @@ def moved_partitions(
 
 
 def moved_watermark(
-    watermark_us: int | None, partitions: Mapping[str, Partition], clock_us: int | None, stream: Stream
+    watermark_us: int | None, partitions: Mapping[str, Partition], journal: Journal, stream: Stream
 ) -> int | None:
-    """The lowest of the partitions that are not idle; it never goes back."""
-    active = [each.highest_us for each in partitions.values() if not is_idle(each, clock_us, stream)]
+    """The lowest of the partitions that are not idle; of results how far they are known. It never goes back."""
+    if stream.derived is not None:
+        return later(watermark_us, journal.upstream_us)
+    active = [each.highest_us for each in partitions.values() if not is_idle(each, journal.clock_us, stream)]
     return later(watermark_us, min(active) - stream.lateness_us) if active else watermark_us
 
 

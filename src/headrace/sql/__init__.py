@@ -2,7 +2,7 @@
 
 from headrace.sql.ddl import format_stream, format_table
 from headrace.sql.printer import digest, format_query, format_window
-from headrace.sql.script import NamedQuery, Script, ScriptReader, parse_query, parse_script
+from headrace.sql.script import NamedQuery, Script, ScriptReader, parse_next, parse_query, parse_script
 
 __all__ = [
     "NamedQuery",
@@ -13,6 +13,7 @@ __all__ = [
     "format_stream",
     "format_table",
     "format_window",
+    "parse_next",
     "parse_query",
     "parse_script",
 ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from headrace.aggregates.signatures import AGGREGATE_SYNONYMS, AGGREGATES
+from headrace.aggregates.signatures import AGGREGATE_SYNONYMS, AGGREGATES, TAKE_DISTINCT, make_aggregate
 from headrace.expressions.functions import FUNCTIONS, OPERATORS, SYNONYMS, check_cast
 from headrace.model import types
 from headrace.model.errors import QueryError, nearest
@@ -120,7 +121,9 @@ def aggregate(builder: ExpressionBuilder, node: exp.Expression, function: str) -
     for tree, argument in zip(built, arguments, strict=True):
         check_row_level(builder, tree, argument)
     try:
-        return Aggregate(function, built, AGGREGATES[function](built), distinct)
+        if distinct and function not in TAKE_DISTINCT:
+            raise ValueError("takes no DISTINCT")
+        return make_aggregate(function, built, distinct)
     except ValueError as problem:
         raise builder.fail("type", f"{function} {problem}", node) from None
 
@@ -140,4 +143,4 @@ def filtered(builder: ExpressionBuilder, node: exp.Expression) -> Expression:
     with builder.scope.of_one_row():
         condition = builder.condition(node.expression.this, "FILTER")
     check_row_level(builder, condition, node.expression)
-    return Aggregate(tree.function, tree.arguments, tree.type, tree.distinct, condition)
+    return replace(tree, filter=condition)

@@ -126,7 +126,8 @@ class ExpressionPrinter:
 
     def aggregate(self, tree: Aggregate) -> str:
         inside = ExpressionPrinter(qualified=self.qualified)
-        arguments = f"{'DISTINCT ' if tree.distinct else ''}{inside.listed(tree.arguments)}" if tree.arguments else "*"
+        listed = inside.listed((*tree.arguments, *tree.parameters))
+        arguments = f"{'DISTINCT ' if tree.distinct else ''}{listed}" if listed else "*"
         condition = f" FILTER (WHERE {inside.text(tree.filter)})" if tree.filter is not None else ""
         return f"{tree.function}({arguments}){condition}"
 

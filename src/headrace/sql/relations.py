@@ -12,7 +12,7 @@ from headrace.model.errors import nearest
 from headrace.model.expressions import Call, ColumnRef, Expression, columns_in, transform
 from headrace.model.query import Join, JoinKey
 from headrace.model.schema import Catalog, Stream, find_column
-from headrace.model.types import DOUBLE
+from headrace.model.types import DOUBLE, TIMESTAMP
 from headrace.sql.expressions import ExpressionBuilder
 from headrace.sql.scope import Relation
 from headrace.sql.spots import allow
@@ -48,7 +48,7 @@ def read_from(builder: ExpressionBuilder, select: exp.Expression, catalog: Catal
     streams = [node for node in nodes if catalog.stream(table_name(builder, node)) is not None]
     for node in nodes:
         builder.scope.relations.append(relation_of(builder, node, catalog))
-    if len(streams) != 1:
+    if len(streams) != 1 and not is_of_results(builder, streams, catalog):
         hint = "join it to static tables only" if streams else "a static table alone has no windows"
         raise builder.fail("stream", f"a query reads exactly one stream, not {len(streams)}", nodes[-1], hint)
     check_aliases(builder, nodes)
@@ -66,7 +66,33 @@ def read_from(builder: ExpressionBuilder, select: exp.Expression, catalog: Catal
             clause.tables.append(JoinedTable(relation, nodes[place], outer, []))
             if join is not None:
                 read_condition(builder, clause, clause.tables[-1], join)
+            if nodes[place] in streams:
+                join_results(builder, clause, clause.tables[-1], catalog)
     return clause
+
+
+def is_of_results(builder: ExpressionBuilder, streams: list[exp.Expression], catalog: Catalog) -> bool:
+    """Results of several queries may be joined to those of the first."""
+    found = [catalog.stream(table_name(builder, node)) for node in streams]
+    return bool(found) and all(stream is not None and stream.derived is not None for stream in found)
+
+
+def join_results(builder: ExpressionBuilder, clause: FromClause, table: JoinedTable, catalog: Catalog) -> None:
+    """Results meet by their windows, which must be the same, and by all groups of the joined ones."""
+    first, second = clause.stream.derived, getattr(catalog.stream(table.relation.name), "derived", None)
+    assert first is not None
+    assert second is not None
+    if first.window != second.window:
+        problem = f"{clause.stream.name} and {table.relation.name} have different windows"
+        raise builder.fail("join", problem, table.node, "results are joined window by window")
+    for ours, theirs in ((first.start, second.start), (first.end, second.end)):
+        table.keys.append(JoinKey(ColumnRef(clause.stream_relation.alias, ours, TIMESTAMP), theirs))
+    missing = [name for name in second.groups if name not in {key.column for key in table.keys}]
+    if missing:
+        problem = (
+            f"{table.relation.name} has a row for each {', '.join(second.groups)}: join by {', '.join(missing)} too"
+        )
+        raise builder.fail("join", problem, table.node)
 
 
 def table_name(builder: ExpressionBuilder, node: exp.Expression) -> str:
@@ -80,7 +106,7 @@ def relation_of(builder: ExpressionBuilder, node: exp.Expression, catalog: Catal
     name = table_name(builder, node)
     found = catalog.stream(name) or catalog.table(name)
     if found is None:
-        hint = nearest(name, catalog.relation_names()) or "declare it with CREATE STREAM or CREATE TABLE"
+        hint = nearest(name, catalog.relation_names()) or "declare it before, with CREATE STREAM, TABLE or QUERY"
         raise builder.fail("unknown-name", f"no stream or table '{name}'", node.this, hint)
     alias = node.args.get("alias")
     if alias is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlglot import Token, TokenType
 
+from headrace.model.chaining import with_results
 from headrace.model.errors import QueryError
 from headrace.model.expressions import height
 from headrace.model.query import Query
@@ -39,9 +40,9 @@ class Script:
     queries: tuple[NamedQuery, ...]
 
 
-def parse_script(text: str, catalog: Catalog | None = None) -> Script:
-    """All declarations and queries of `text`; the first mistake is raised."""
-    reader = ScriptReader(text, catalog or Catalog())
+def parse_script(text: str, catalog: Catalog | None = None, readable: Mapping[str, Query] | None = None) -> Script:
+    """All declarations and queries of `text`, which may read the results of `readable`. The first mistake is raised."""
+    reader = ScriptReader(text, catalog or Catalog(), readable)
     for outcome in reader.statements():
         if isinstance(outcome, QueryError):
             raise outcome
@@ -50,19 +51,26 @@ def parse_script(text: str, catalog: Catalog | None = None) -> Script:
 
 def parse_query(text: str, catalog: Catalog) -> Query:
     """The one query that `text` holds."""
-    script = parse_script(text, catalog)
+    return parse_next(text, catalog, {})[1]
+
+
+def parse_next(text: str, catalog: Catalog, readable: Mapping[str, Query]) -> tuple[Catalog, Query]:
+    """One query that may read the results of others, and the catalog with the results that it reads."""
+    script = parse_script(text, catalog, readable)
     if len(script.queries) != 1:
         raise QueryError("syntax", f"expected one query, found {len(script.queries)}")
-    return script.queries[0].query
+    return script.catalog, script.queries[0].query
 
 
 class ScriptReader:
     """Reads statement by statement, so that a caller can report every mistake and go on with the next statement."""
 
-    def __init__(self, text: str, catalog: Catalog) -> None:
+    def __init__(self, text: str, catalog: Catalog, readable: Mapping[str, Query] | None = None) -> None:
+        """`readable` are queries that are there already, whose results may be read."""
         self.text = text
         self.catalog = catalog
         self.queries: dict[str, NamedQuery] = {}
+        self.readable = dict(readable or {})
 
     def script(self) -> Script:
         return Script(self.catalog, tuple(self.queries.values()))
@@ -111,9 +119,14 @@ class ScriptReader:
     def add_query(self, name: str, name_token: Token, select: list[Token]) -> NamedQuery:
         if name.lower() in self.queries:
             raise QueryError("declaration", f"there are two queries named '{name}'", span=span_of(name_token))
+        try:
+            self.catalog = with_results(self.catalog, self.readable, {token.text.lower() for token in select})
+        except ValueError as problem:
+            raise QueryError("declaration", str(problem), span=span_of(name_token)) from None
         query = parse_select(select, self.text, self.catalog)
         check_canonical(query, select)
         self.queries[name.lower()] = NamedQuery(name, query)
+        self.readable[name] = query
         return self.queries[name.lower()]
 
 

@@ -155,6 +155,11 @@ class SelectBuilder:
         if any(map(is_window_bound, walk(tree))):
             hint = "every result is per window already; SELECT may compute with its bounds"
             raise self.fail("aggregate", "GROUP BY can't hold the window's bounds", node, hint)
+        self.check_comparable("GROUP BY", tree, node)
+
+    def check_comparable(self, clause: str, tree: Expression, node: exp.Expression) -> None:
+        if not tree.type.is_comparable:
+            raise self.fail("type", f"{clause} needs values that can be compared, not {tree.type}", node)
 
     def group_expression(self, node: exp.Expression) -> Expression:
         """GROUP BY takes expressions, positions in the SELECT list, and names given there."""
@@ -244,6 +249,7 @@ class SelectBuilder:
             self.scope.named_first = False
         tree = self.expressions.build(inner)
         self.scope.named_first = True
+        self.check_comparable("ORDER BY", tree, inner)
         return Item("order", tree, inner), Order(tree, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
     def read_limit(self) -> int | None:

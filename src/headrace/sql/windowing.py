@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -33,6 +34,10 @@ class WindowReader:
         self.read_lifted(lifted)
 
     def only(self) -> AnyWindow:
+        """The query's window; over results, unless it says otherwise, one for each window of these."""
+        derived = self.source.stream.derived
+        if not self.found and derived is not None and isinstance(derived.window, Window):
+            return replace(derived.window, range_us=derived.window.slide_us)
         if not self.found:
             raise self.spots.fail("window", "the query has no window", self.source.stream_node, WINDOW_HINT)
         if len(self.found) > 1:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from headrace.expressions.columns import Evaluated, Mask, RowError, built, by_distinct
 from headrace.expressions.kernels_casts import from_text
 from headrace.model.address import IPV4_BITS, MAPPED
-from headrace.model.arrow import ADDRESS_BYTES, arrow_type, convert, is_text, localized, raw_bytes
+from headrace.model.arrow import ADDRESS_BYTES, arrow_type, convert, is_bytes, is_text, localized, raw_bytes
 from headrace.model.errors import DataError
 from headrace.model.schema import Column
 from headrace.model.types import STRING, DataType
@@ -126,8 +126,8 @@ def to_timestamp(found: pa.DataType, _wanted: DataType) -> bool:
 
 
 def is_address_like(found: pa.DataType) -> bool:
-    is_bytes = pa.types.is_binary(found) or pa.types.is_large_binary(found) or pa.types.is_fixed_size_binary(found)
-    return bool(is_text(found) or is_bytes or pa.types.is_integer(found))
+    is_raw = is_bytes(found) or pa.types.is_fixed_size_binary(found)
+    return bool(is_text(found) or is_raw or pa.types.is_integer(found))
 
 
 LOSSLESS: dict[str, Callable[[pa.DataType, DataType], bool]] = {
@@ -138,6 +138,7 @@ LOSSLESS: dict[str, Callable[[pa.DataType, DataType], bool]] = {
     "STRING": lambda found, wanted: is_text(found),
     "TIMESTAMP": to_timestamp,
     "ADDRESS": lambda found, wanted: bool(found == arrow_type(wanted)),
+    "BINARY": lambda found, wanted: is_bytes(found),
 }
 BY_VALUE: dict[str, Callable[[pa.DataType], bool]] = {"TIMESTAMP": is_text, "ADDRESS": is_address_like}
 

@@ -88,6 +88,7 @@ KINDS: dict[str, tuple[pa.DataType, Callable[[object], Any]]] = {
     "STRING": (pa.string(), text),
     "TIMESTAMP": (pa.string(), text),
     "ADDRESS": (pa.string(), text),
+    "BINARY": (pa.string(), text),
     "DECIMAL": (pa.string(), number_or_text),
 }
 """Of each type what a line gives: a column of values or of texts yet to be read, and the check of a JSON value."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from headrace.expressions.columns import Evaluated
-from headrace.model.arrow import arrow_type
+from headrace.model.arrow import arrow_type, as_stream
 from headrace.model.errors import DataError
 from headrace.model.schema import Column, Stream, Table
 from headrace.spark.inputs.conforming import (
@@ -33,12 +33,25 @@ UNIT_BYTES = 32 << 20
 
 def cut(source: Source, file: InputFile, stream: Stream, unit_bytes: int = UNIT_BYTES) -> list[Unit]:
     """The units of a file, which must fit the declaration of its stream, or BadFile."""
-    return FORMATS[source.format].cut(source, file, Declaration.of(stream), unit_bytes)
+    return FORMATS[source.format].cut(source, file, declared_in_files(stream), unit_bytes)
 
 
 def read(source: Source, unit: Unit, stream: Stream, columns: Collection[str]) -> Iterator[Rows]:
     """The rows of a unit in pieces of bounded size, the asked columns in declared order."""
-    return pieces(source, unit, Declaration.of(stream), columns)
+    if stream.derived is None:
+        return pieces(source, unit, Declaration.of(stream), columns)
+    held = {*columns, stream.derived.end} - {stream.event_time}
+    names = [column.name for column in stream.columns if column.name in columns]
+    found = pieces(source, unit, declared_in_files(stream), held)
+    return (replace(rows, table=as_stream(rows.table, stream).select(names)) for rows in found)
+
+
+def declared_in_files(stream: Stream) -> Declaration:
+    """Of results all but their event time, which is told by the end of the window."""
+    if stream.derived is None:
+        return Declaration.of(stream)
+    columns = tuple(column for column in stream.columns if column.name != stream.event_time)
+    return Declaration(columns, stream.zone, stream.derived.end)
 
 
 def read_table(source: Source, table: Table) -> pa.Table:

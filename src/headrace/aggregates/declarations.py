@@ -1,0 +1,377 @@
+"""Declarations of aggregates: what a class says of itself, and the form of [UDAF 3.2].
+
+    int UDAF char(36) [low_approx_med, high_approx_med] approx_median(int)
+    int EXTR percentile_fcn approx_quantile percentile(int; int)
+
+GS-lite writes the same as `string UDAF [SUBAGGR a, SUPERAGGR b] name fstring32 (uint);` and, with the function last,
+`uint EXTR percentile approx_quantile percentile_fcn (uint, float);`. Both are read; a semicolon inside the brackets
+tells the paper's EXTR from GS-lite's. Storage is declared by the class, so the size of a scratchpad is read and left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.aggregates.partials import Traits
+from headrace.aggregates.user import (
+    FAILURE,
+    DeclaredAggregate,
+    Extractor,
+    StateForm,
+    UserAggregate,
+    extractor,
+    offers,
+)
+from headrace.model.arrow import arrow_type
+from headrace.model.errors import QueryError, Span, UsageError, nearest
+from headrace.model.functions import FUNCTION_NAME
+from headrace.model.types import ADDRESS, BIGINT, DOUBLE, STRING, TYPE_NAMES, DataType, decimal
+
+EQUALITIES = ("exact", "close", "bounded")
+DECIMAL_TYPE = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d{1,3})\s*(?:,\s*(\d{1,3})\s*)?\)")
+ARRAY_TYPE = re.compile(r"ARRAY\s*<(.+)>")
+TOKEN = re.compile(r"(?P<gap>(?:\s|--[^\n]*|//[^\n]*|/\*.*?\*/)+)|[A-Za-z_]\w*|\d+|[\[\](),;]", re.DOTALL | re.ASCII)
+FIXED_STRING = re.compile(r"[FV]STRING\d*|CHAR")
+GIGASCOPE_TYPES: Mapping[str, DataType] = {
+    **dict.fromkeys(("UINT", "USHORT", "LLONG", "ULLONG"), BIGINT),
+    **dict.fromkeys(("IP", "IPV6"), ADDRESS),
+    "UFLOAT": DOUBLE,
+    "V_STR": STRING,
+}
+MAX_TEXT = 64 * 1024
+
+
+# What a class declares
+
+
+def declared(aggregate: type[UserAggregate] | UserAggregate) -> DeclaredAggregate:
+    """The declaration of a class, or of an object that was made with parameters; refused if something is missing."""
+    made = made_by(aggregate)
+    name = made.name or type(made).__name__
+    if not FUNCTION_NAME.fullmatch(name):
+        refuse(name, "its name has other characters than letters, digits and underscores")
+    check_methods(made, name)
+    written = (made.arguments,) if isinstance(made.arguments, str) else tuple(made.arguments)
+    if not written:
+        refuse(name, "it has no arguments", 'arguments = ("DOUBLE",)')
+    arguments = tuple(value_type(text, name) for text in written)
+    low = None if made.low is None else declared(made.low)
+    if low is not None and (low.low is not None or low.arguments != arguments):
+        refuse(name, f"its low level {low.name} must take the same arguments and have no low level of its own")
+    form = form_of(made, name)
+    returns = value_type(made.returns, name)
+    return DeclaredAggregate(
+        name, arguments, returns, form, extractors_of(made, name), traits_of(made, form), made, low
+    )
+
+
+def made_by(aggregate: type[UserAggregate] | UserAggregate) -> UserAggregate:
+    kind = aggregate if isinstance(aggregate, type) else type(aggregate)
+    if not issubclass(kind, UserAggregate):
+        refuse(kind.__name__, "it is not derived from UserAggregate")
+    if not isinstance(aggregate, type):
+        return aggregate
+    try:
+        return aggregate()
+    except Exception as problem:
+        message = f"{kind.__name__} can't be made without parameters: {problem}"
+        raise UsageError("udaf", message, hint="register an object of it") from problem
+
+
+def refuse(name: str, problem: str, hint: str | None = None) -> NoReturn:
+    raise UsageError("udaf", f"{name} is not an aggregate: {problem}", hint=hint)
+
+
+def check_methods(made: UserAggregate, name: str) -> None:
+    missing = [method for method in ("initialize", "merge", "output") if not offers(made, method)]
+    if not (offers(made, "update") or offers(made, "update_batch") or made.low):
+        missing.append("update")
+    if missing:
+        refuse(name, f"it has no {' and no '.join(missing)}")
+    if made.equality not in EQUALITIES:
+        refuse(name, f"'{made.equality}' is no equality", f"one of {', '.join(EQUALITIES)}")
+    if (made.equality == "bounded") != (made.error > 0):
+        refuse(name, "`equality = 'bounded'` and an `error` above 0 belong together")
+    if made.full_every < 1:
+        refuse(name, "`full_every` is a number of rows, at least 1")
+
+
+def form_of(made: UserAggregate, name: str) -> StateForm:
+    names = tuple(made.state)
+    if not names or FAILURE in names or not all(FUNCTION_NAME.fullmatch(each) for each in names):
+        refuse(name, f"its state needs fields with plain names other than '{FAILURE}'", 'state = {"total": "DOUBLE"}')
+    types = tuple(state_type(text, name) for text in made.state.values())
+    try:
+        first = made.initialize()
+        parts = StateForm(names, types, dict, {}).parts(first)
+    except Exception as problem:
+        raise UsageError("udaf", f"{name} is not an aggregate: initialize: {problem}") from problem
+    if is_dataclass(first) and tuple(each.name for each in fields(first)) != names:
+        refuse(name, f"the fields of {type(first).__name__} are not those of its state")
+    arrays = {each: part.dtype for each, part in zip(names, parts, strict=True) if isinstance(part, np.ndarray)}
+    return StateForm(names, types, dict if isinstance(first, Mapping) else type(first), arrays)
+
+
+def extractors_of(made: UserAggregate, name: str) -> tuple[Extractor, ...]:
+    found = []
+    for method in dir(type(made)):
+        marked = getattr(getattr(type(made), method), "extracts", None)
+        if marked is not None:
+            called, returns, parameters = marked
+            types = tuple(value_type(text, name) for text in parameters)
+            found.append(Extractor(called or method, types, value_type(returns, name), method))
+    return tuple(found)
+
+
+def traits_of(made: UserAggregate, form: StateForm) -> Traits:
+    """Costs in additions. Unless told, those of calling Python, which a batch spreads over its rows."""
+    fold = made.fold_cost or (20.0 if offers(made, "update_batch") else 500.0)
+    state_bytes = sum(arrow.bit_width // 8 + 1 if pa.types.is_primitive(arrow) else 64 for arrow in form.types)
+    return Traits(fold, made.combine_cost or 2_000.0, state_bytes, made.equality, made.error)
+
+
+def value_type(text: str, owner: str) -> DataType:
+    """A type by its SQL name."""
+    written = str(text).strip().upper()
+    match = DECIMAL_TYPE.fullmatch(written)
+    try:
+        return decimal(int(match[1]), int(match[2] or 0)) if match else TYPE_NAMES[written]
+    except KeyError:
+        refuse(owner, f"'{text}' is not a type", nearest(written, TYPE_NAMES))
+    except ValueError as problem:
+        refuse(owner, str(problem))
+
+
+def state_type(text: str, owner: str) -> pa.DataType:
+    """Besides the types of SQL, a state has arrays of them, and bytes for what its owner packs."""
+    written = str(text).strip().upper()
+    match = ARRAY_TYPE.fullmatch(written)
+    if match:
+        return pa.list_(state_type(match[1], owner))
+    return pa.large_binary() if written == "BINARY" else arrow_type(value_type(text, owner))
+
+
+# The form of the paper
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractorDeclaration:
+    """`name(arguments, parameters)` in SQL stands for `function(aggregate(arguments), parameters)`."""
+
+    name: str
+    function: str
+    returns: DataType
+    parameters: tuple[DataType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateDeclaration:
+    name: str
+    returns: DataType
+    arguments: tuple[DataType, ...]
+    subaggregate: str | None = None
+    superaggregate: str | None = None
+    extractors: tuple[ExtractorDeclaration, ...] = ()
+
+
+def parse_declarations(text: str) -> tuple[AggregateDeclaration, ...]:
+    """The aggregates of a text, in its order, each with its extractors. A semicolon may close a declaration."""
+    reader = Reader(text)
+    found: dict[str, AggregateDeclaration] = {}
+    while not reader.at_end:
+        returns = reader.type()
+        if reader.accept("UDAF"):
+            spot = reader.spot()
+            one = aggregate_declaration(reader, returns)
+            if one.name.lower() in found:
+                raise reader.error(f"{one.name} is declared twice", spot)
+            found[one.name.lower()] = one
+        elif reader.accept("EXTR"):
+            add_extractor(reader, returns, found)
+        else:
+            raise reader.error("expected UDAF or EXTR", hint="like: int UDAF [sub, super] name(int)")
+        while reader.accept(";"):
+            pass
+    return tuple(found.values())
+
+
+def aggregate_declaration(reader: Reader, returns: DataType) -> AggregateDeclaration:
+    reader.scratchpad()
+    levels: tuple[str | None, str | None] = (None, None)
+    if reader.accept("["):
+        reader.accept("SUBAGGR")
+        sub = reader.name("the sub-aggregate")
+        reader.expect(",")
+        reader.accept("SUPERAGGR")
+        levels = (sub, reader.name("the super-aggregate"))
+        reader.expect("]")
+    reader.scratchpad()
+    name = reader.name("the aggregate's name")
+    if not reader.next_is("("):
+        reader.name("the type of the scratchpad")
+    spot = reader.spot()
+    arguments, more = reader.types()
+    if not arguments or more is not None:
+        raise reader.error("an aggregate takes arguments, one list of them", spot)
+    return AggregateDeclaration(name, returns, arguments, *levels)
+
+
+def add_extractor(reader: Reader, returns: DataType, found: dict[str, AggregateDeclaration]) -> None:
+    first = reader.name("the extractor's name")
+    spot = reader.spot()
+    owner = reader.name("an aggregate's name")
+    last = reader.name("the extractor's function")
+    types_spot = reader.spot()
+    arguments, more = reader.types()
+    aggregate = found.get(owner.lower())
+    if aggregate is None:
+        raise reader.error(f"no aggregate '{owner}' is declared before", spot, nearest(owner, found))
+    count = len(aggregate.arguments)
+    name, function = (first, last) if more is None else (last, first)
+    parameters = arguments[count:] if more is None else more
+    if arguments[:count] != aggregate.arguments or (more is not None and len(arguments) != count):
+        wanted = ", ".join(map(str, aggregate.arguments))
+        raise reader.error(f"{name} must begin with the arguments of {aggregate.name}: {wanted}", types_spot)
+    one = ExtractorDeclaration(name, function, returns, parameters)
+    found[owner.lower()] = replace(aggregate, extractors=(*aggregate.extractors, one))
+
+
+class Reader:
+    """Walks over the tokens of a text; every expectation that fails is a QueryError at its spot."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.tokens: list[tuple[str, Span]] = []
+        if len(text) > MAX_TEXT:
+            raise QueryError("limit", f"declarations may have at most {MAX_TEXT >> 10} KiB")
+        end = 0
+        while end < len(text):
+            match = TOKEN.match(text, end)
+            if match is None:
+                raise self.error("this character is no part of a declaration", Span(end, end + 1))
+            if match["gap"] is None:
+                self.tokens.append((match[0], Span(*match.span())))
+            end = match.end()
+
+    @property
+    def at_end(self) -> bool:
+        return self.position >= len(self.tokens)
+
+    def peek(self, ahead: int = 0) -> str:
+        place = self.position + ahead
+        return self.tokens[place][0].upper() if place < len(self.tokens) else ""
+
+    def spot(self) -> Span:
+        return Span(len(self.text), len(self.text) + 1) if self.at_end else self.tokens[self.position][1]
+
+    def error(self, message: str, span: Span | None = None, hint: str | None = None) -> QueryError:
+        return QueryError("udaf-declaration", message, hint=hint, span=span or self.spot(), source=self.text)
+
+    def next_is(self, word: str) -> bool:
+        return self.peek() == word
+
+    def accept(self, word: str) -> bool:
+        found = self.next_is(word)
+        self.position += found
+        return found
+
+    def expect(self, word: str) -> None:
+        if not self.accept(word):
+            raise self.error(f"expected {word}")
+
+    def name(self, what: str) -> str:
+        if self.at_end or not FUNCTION_NAME.fullmatch(self.tokens[self.position][0]):
+            raise self.error(f"expected {what}")
+        self.position += 1
+        return self.tokens[self.position - 1][0]
+
+    def scratchpad(self) -> None:
+        """`char(36)`."""
+        if self.peek(1) == "(" and self.peek(2).isdecimal() and self.peek(3) == ")":
+            self.name("the type of the scratchpad")
+            self.position += 3
+
+    def types(self) -> tuple[tuple[DataType, ...], tuple[DataType, ...] | None]:
+        """A list in brackets; behind a semicolon a second one."""
+        self.expect("(")
+        first = self.type_list()
+        second = self.type_list() if self.accept(";") else None
+        self.expect(")")
+        return first, second
+
+    def type_list(self) -> tuple[DataType, ...]:
+        found: list[DataType] = []
+        while not self.at_end and not self.next_is(")") and not self.next_is(";"):
+            if found:
+                self.expect(",")
+            found.append(self.type())
+        return tuple(found)
+
+    def type(self) -> DataType:
+        spot = self.spot()
+        word = self.name("a type").upper()
+        size = []
+        if self.next_is("(") and self.peek(1).isdecimal():
+            self.position += 1
+            while not self.accept(")"):
+                size.append(self.number())
+                self.accept(",")
+        if word in ("DECIMAL", "NUMERIC"):
+            try:
+                return decimal(*(size or [10]), *([0] * (len(size) < 2)))
+            except (TypeError, ValueError):
+                raise self.error("DECIMAL has 1 to 38 digits, and no more after the point", spot) from None
+        found = TYPE_NAMES.get(word) or GIGASCOPE_TYPES.get(word) or (STRING if FIXED_STRING.fullmatch(word) else None)
+        if found is None:
+            hint = nearest(word, [*TYPE_NAMES, *GIGASCOPE_TYPES])
+            raise self.error(f"'{word.lower()}' is not a type", spot, hint)
+        return found
+
+    def number(self) -> int:
+        if not self.peek().isdecimal() or len(self.peek()) > 9:
+            raise self.error("expected a number")
+        self.position += 1
+        return int(self.peek(-1))
+
+
+def bound(
+    declaration: AggregateDeclaration,
+    classes: Mapping[str, type[UserAggregate]],
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+) -> type[UserAggregate]:
+    """The class that a declaration names, under the declared name and types, with its levels and extractors.
+
+    It is the super-aggregate, or else the class of the aggregate's own name; extractors are `functions` of the output.
+    """
+    high = named(classes, declaration.superaggregate or declaration.name)
+    members: dict[str, Any] = {
+        "name": declaration.name,
+        "arguments": tuple(map(str, declaration.arguments)),
+        "returns": str(declaration.returns),
+    }
+    if declaration.subaggregate is not None:
+        members["low"] = named(classes, declaration.subaggregate)
+    for one in declaration.extractors:
+        mark = extractor(str(one.returns), *map(str, one.parameters), name=one.name)
+        members[f"extract_{one.name}"] = mark(of_output(named(functions or {}, one.function)))
+    return type(declaration.name, (high,), members)
+
+
+def of_output(function: Callable[..., Any]) -> Callable[..., Any]:
+    def extract(aggregate: UserAggregate, state: Any, *parameters: Any) -> Any:
+        return function(aggregate.output(state), *parameters)
+
+    return extract
+
+
+def named(known: Mapping[str, Any], name: str) -> Any:
+    if name not in known:
+        raise UsageError("udaf", f"the declaration names '{name}', which is not given", hint=nearest(name, known))
+    return known[name]

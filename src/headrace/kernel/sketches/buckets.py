@@ -1,0 +1,198 @@
+"""Bucket sketches (of the DDSketch family, Masson, Rim and Lee 2019): quantiles within a relative error of the value.
+
+Every octave, from a power of 2 to the next, is cut into the same number of parts, whose ends have the same ratio, so
+small that one value is within `accuracy` of all in it. A state is rows of (bucket, count), a sum with one more key: it
+has the same bytes whatever the order and grouping. Buckets are never collapsed. All DOUBLEs have 146,864 of them at 1%,
+so a state has at most some 300 kB of small counts; values within one power of 10 have at most 118, about 300 bytes.
+Subnormal DOUBLEs, below 2.3e-308, lie apart by more than 1% and may be off by half of the least DOUBLE more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.kernel.sketches import buckets_loops as loops
+from headrace.kernel.sketches.buckets_loops import Doubles, Integers
+from headrace.kernel.sketches.kll import nearest_ranks
+from headrace.kernel.sketches.packing import STATE, opened, packed, refuse
+from headrace.kernel.states_columns import Columns, Slots, counted, numbers, readable
+
+WHAT = "bucket sketch"
+MOST_PARTS = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """An answer differs from the exact value at its nearest rank by at most `accuracy` times that value."""
+
+    accuracy: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not 0.001 <= self.accuracy <= 0.5:
+            raise ValueError(f"the accuracy is from 0.001 to 0.5, not {self.accuracy}")
+
+    @property
+    def parts(self) -> int:
+        """Of an octave: as few as keep the ratio of a bucket's ends within (1 + accuracy) / (1 - accuracy)."""
+        return math.ceil(math.log(2.0) / (2.0 * math.atanh(self.accuracy)))
+
+    def columns(self) -> tuple[pa.DataType, ...]:
+        return (STATE,)
+
+    def lift(self, slots: Slots, count: int, values: pa.Array) -> Columns:
+        data, valid, slots = numbers(values, np.float64), counted(values), readable(slots)
+        sizes = np.zeros(count, np.int64)
+        loops.count_values(slots, valid, sizes)
+        ends = np.cumsum(sizes)
+        ordered = np.empty(int(sizes.sum()))
+        loops.order_values(slots, data, valid, ends - sizes, ordered)
+        cuts = Cuts.of(self.parts)
+        # a row needs 4 bytes for its bucket, and another for each 7 bits of its count: 5 for each value are enough
+        room = int(np.minimum(5 * sizes, 12 * cuts.buckets).sum()) + loops.HEAD * count
+        out, offsets = np.empty(room, np.uint8), np.zeros(count + 1, np.int64)
+        loops.lift_slots(ends, ordered, *cuts.search, *cuts.scratch(), out, offsets)
+        return (packed(out[: offsets[-1]].copy(), offsets),)
+
+    def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
+        cuts, found = Cuts.of(self.parts), parse(states[0], self.parts)
+        held = np.flatnonzero(np.diff(found.first_rows))
+        order = held[np.argsort(slots[held], kind="stable")]
+        ends = np.searchsorted(slots[order], np.arange(count), side="right")
+        check_totals(slots, count, found.totals)
+        # no bucket or count needs more bytes beside others than it needed alone
+        room = int(found.sizes.sum())
+        out, offsets = np.empty(room, np.uint8), np.zeros(count + 1, np.int64)
+        loops.combine_slots(order, ends, *found.rows, found.extremes, self.parts, *cuts.scratch(), out, offsets)
+        return (packed(out[: offsets[-1]].copy(), offsets),)
+
+
+def check_totals(slots: Slots, count: int, totals: Integers) -> None:
+    sums = np.zeros(count)
+    np.add.at(sums, slots, totals.astype(np.float64))
+    if (sums > loops.MOST_VALUES).any():
+        refuse(WHAT, int(np.flatnonzero(sums[slots] > loops.MOST_VALUES)[0]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cuts:
+    """Where an octave is cut: `bounds` as the fraction bits of DOUBLEs, found from their first bits by `guesses`."""
+
+    parts: int
+    bounds: Integers
+    guesses: Integers
+    shift: int
+
+    @staticmethod
+    @lru_cache(maxsize=16)
+    def of(parts: int) -> Cuts:
+        bounds = np.rint((2.0 ** (np.arange(parts + 1) / parts) - 1.0) * 2.0**52).astype(np.int64)
+        bits = math.ceil(-math.log2(2.0 ** (1.0 / parts) - 1.0)) + 1  # at most one bound between two guesses
+        starts = np.arange(1 << bits) << (52 - bits)
+        guesses = np.searchsorted(bounds, starts, side="right") - 1
+        return Cuts(parts, bounds, guesses, 52 - bits)
+
+    @property
+    def buckets(self) -> int:
+        return 2 * loops.OCTAVES * self.parts + 4
+
+    @property
+    def search(self) -> tuple[int, Integers, Integers, int]:
+        return self.parts, self.bounds, self.guesses, self.shift
+
+    def scratch(self) -> tuple[Integers, loops.Flags]:
+        blocks = (self.buckets >> loops.BLOCK) + 1
+        return np.zeros(blocks << loops.BLOCK, np.int64), np.zeros(blocks, np.bool_)
+
+    def middles(self, buckets: Integers) -> Doubles:
+        """The value that is relatively as far from one end of its bucket as from the other."""
+        side = loops.OCTAVES * self.parts
+        keys = np.where(buckets > side, buckets - side - 2, side - buckets)
+        octaves, places = np.divmod(np.clip(keys, 0, side - 1), self.parts)
+        lower, upper = (1.0 + self.bounds[places + end] / 2.0**52 for end in (0, 1))
+        sizes = np.ldexp(2.0 * lower * upper / (lower + upper), octaves - 1074)
+        values: Doubles = np.where(buckets > side, sizes, -sizes)
+        values[buckets == side + 1] = 0.0
+        values[buckets == 0] = -np.inf
+        values[buckets == 2 * side + 2] = np.inf
+        values[buckets == 2 * side + 3] = np.nan
+        return values
+
+
+# States that are read
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parsed:
+    """States whose bytes were checked: the rows of each begin at `first_rows[i]`."""
+
+    cuts: Cuts
+    sizes: Integers
+    totals: Integers
+    first_rows: Integers
+    buckets: Integers
+    counts: Integers
+    extremes: Doubles
+
+    @property
+    def rows(self) -> tuple[Integers, Integers, Integers]:
+        return self.first_rows, self.buckets, self.counts
+
+
+def parse(states: pa.Array, parts: int | None = None) -> Parsed:
+    """All of them have the same buckets: those with so many parts, or else those of the first state."""
+    data, offsets = opened(states)
+    sizes = np.diff(offsets)
+    if parts is None:
+        parts = first_parts(data, offsets)
+    cuts = Cuts.of(parts)
+    rows, totals = np.zeros(len(sizes), np.int64), np.zeros(len(sizes), np.int64)
+    bad = loops.measure(data, offsets, *cuts.search, rows, totals)
+    if bad >= 0:
+        refuse(WHAT, bad)
+    first_rows = np.concatenate([[0], np.cumsum(rows)])
+    buckets, counts = np.empty(first_rows[-1], np.int64), np.empty(first_rows[-1], np.int64)
+    extremes = np.full((len(sizes), 2), np.nan)
+    loops.unpack(data, offsets, first_rows, buckets, counts, extremes)
+    return Parsed(cuts, sizes, totals, first_rows, buckets, counts, extremes)
+
+
+def first_parts(data: loops.Bytes, offsets: Integers) -> int:
+    held = np.flatnonzero(np.diff(offsets))
+    if len(held) == 0:
+        return 1
+    row = int(held[0])
+    begin, end = (int(place) for place in offsets[row : row + 2])
+    parts = int.from_bytes(data[begin + 2 : begin + 4].tobytes(), "little") if end - begin >= loops.HEAD else 0
+    if not 1 <= parts <= MOST_PARTS:
+        refuse(WHAT, row)
+    return parts
+
+
+def check(states: pa.Array) -> None:
+    parse(states)
+
+
+def counts(states: pa.Array) -> Integers:
+    """How many values each state stands for, NaNs among them."""
+    return parse(states).totals
+
+
+def quantiles(states: pa.Array, fractions: Doubles) -> Doubles:
+    """A row for each state: about the values at the nearest ranks. NaN where there is no value, or where it is NaN."""
+    found = parse(states)
+    order = np.argsort(fractions)
+    ranks = nearest_ranks(found.totals, fractions[order])
+    buckets = np.zeros(ranks.shape, np.int64)
+    loops.find_ranks(*found.rows, ranks, buckets)
+    low, high = found.extremes[:, :1], found.extremes[:, 1:]
+    middles = found.cuts.middles(buckets)
+    answers = np.where(np.isnan(middles), np.nan, np.fmin(np.fmax(middles, low), high))
+    answers = np.where(ranks == 1, low, np.where(ranks >= found.totals[:, None], high, answers))
+    placed = np.empty_like(answers)
+    placed[:, order] = answers
+    return placed

@@ -1,0 +1,241 @@
+"""Heavy hitters by counters: the items with the largest weights, each with a lower and an upper bound.
+
+A summary keeps at most `capacity` items. Up to there it is exact, the exact list of [UDAF 4.2]; beyond it is that of
+Misra and Gries, merged as Agarwal and others do ("Mergeable Summaries", PODS 2012): add up, then take the largest count
+for which there is no room off every count. What is cut is cut from `capacity` + 1 items at least, so in any tree of
+merges count <= true weight <= count + error, and error <= total / (capacity + 1). All rows of a call are counted
+before they are cut, so their order does not matter. Weights add up to the greatest BIGINT at most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.expressions.columns import Mask, raw
+from headrace.kernel.sketches.counters_byte_loops import HEADER, check_states, read_states, write_states
+from headrace.kernel.sketches.counters_loops import add_by_slot, count_by_slot, fold_slots, group_by_slot
+from headrace.kernel.sketches.items import (
+    Coded,
+    Integers,
+    Kind,
+    coded,
+    decoded,
+    first_misfit,
+    kind_labelled,
+    kind_of,
+    recoded,
+)
+from headrace.kernel.sketches.packing import STATE, Bytes, Offsets, opened, packed, refuse
+from headrace.kernel.states_columns import Columns, Slots, counted, readable
+from headrace.model.errors import UsageError
+from headrace.model.types import MAX_BIGINT, DataType
+
+NAME = "summary of counters"
+MOST_CAPACITY = 1 << 24
+ROUNDING = 1 - 2.0**-51
+"""A share of a total is computed with DOUBLEs; no item may be lost by how they are rounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """For heavy hitters above a share of phi of the total, `capacity` is at least 1 / phi."""
+
+    capacity: int = 256
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.capacity <= MOST_CAPACITY:
+            raise UsageError("sketch-size", f"a summary of {self.capacity} counters can't be kept")
+
+    def columns(self, argument: DataType | None) -> tuple[pa.DataType, ...]:
+        return (STATE,)
+
+    def lift(self, slots: Slots, count: int, values: pa.Array, weights: pa.Array | None = None) -> Columns:
+        """A NULL as value or weight, or a weight below 0, does not count."""
+        if pa.types.is_null(values.type):
+            return (without_values(count),)
+        amounts, totals = weights_of(values, weights), np.zeros(count, np.int64)
+        add_by_slot(readable(slots), amounts, totals)
+        errors = np.zeros(count, np.int64)
+        return (self.folded(slots, coded(values), amounts, totals, errors, kind_of(values.type)),)
+
+    def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
+        held = unpacked(states[0])
+        if held is None:
+            return (without_values(count),)
+        totals, errors = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        add_by_slot(readable(slots), readable(held.totals), totals)
+        add_by_slot(readable(slots), readable(held.errors), errors)
+        of_items = np.repeat(slots, np.diff(held.firsts))
+        codes = recoded(held.kind, held.items, held.offsets)
+        return (self.folded(of_items, codes, readable(held.counts), totals, errors, held.kind),)
+
+    def folded(
+        self, slots: Slots, items: Coded, weights: Integers, totals: Integers, errors: Integers, kind: Kind
+    ) -> pa.Array:
+        starts, codes, amounts = grouped(slots, len(totals), items.codes, weights)
+        most = int(np.minimum(np.diff(starts), self.capacity).sum())
+        firsts = np.empty(len(starts), np.int64)
+        kept_codes, kept_counts = np.empty(most, np.int64), np.empty(most, np.int64)
+        kept = fold_slots(starts, codes, amounts, self.capacity, errors, firsts, kept_codes, kept_counts)
+        data, offsets = items.items(kept_codes[:kept])
+        return repacked(Summaries(kind, firsts, totals, errors, kept_counts[:kept], data, offsets))
+
+
+def weights_of(values: pa.Array, weights: pa.Array | None) -> Integers:
+    """1 by default, and 0 for a row that does not count."""
+    amounts = np.ones(len(values), np.int64) if weights is None else raw(weights.cast(pa.int64()))
+    for valid in (counted(values), None if weights is None else counted(weights)):
+        amounts = amounts if valid is None else np.where(valid, amounts, 0)
+    return readable(amounts)
+
+
+def grouped(slots: Slots, count: int, codes: Integers, weights: Integers) -> tuple[Integers, Integers, Integers]:
+    """Rows slot after slot, and where each slot begins and the last one ends."""
+    counts = np.zeros(count, np.int64)
+    count_by_slot(readable(slots), weights, counts)
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    if count == 1 and starts[1] == len(slots):
+        return readable(starts), codes, weights
+    by_slot, amounts = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.int64)
+    group_by_slot(readable(slots), codes, weights, starts[:-1].copy(), by_slot, amounts)
+    return readable(starts), readable(by_slot), readable(amounts)
+
+
+# States
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summaries:
+    """The states of a column in arrays: of each state total, error and first item; of each item its count and bytes."""
+
+    kind: Kind
+    firsts: Integers
+    totals: Integers
+    errors: Integers
+    counts: Integers
+    items: Bytes
+    offsets: Offsets
+
+
+def without_values(count: int) -> pa.Array:
+    return packed(np.zeros(0, np.uint8), np.zeros(count + 1, np.int64))
+
+
+def repacked(held: Summaries) -> pa.Array:
+    item_bytes = np.diff(held.offsets[held.firsts]) + (8 if held.kind.width else 12) * np.diff(held.firsts)
+    lengths = np.where(held.totals > 0, HEADER + item_bytes, 0)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    data = np.empty(offsets[-1], np.uint8)
+    write_states(
+        held.kind.label,
+        held.kind.width,
+        readable(held.totals),
+        readable(held.errors),
+        readable(held.firsts),
+        readable(held.counts),
+        readable(held.items),
+        readable(held.offsets),
+        readable(offsets),
+        data,
+    )
+    return packed(data, offsets)
+
+
+def unpacked(states: pa.Array, item_type: pa.DataType | None = None) -> Summaries | None:
+    """Checked in full. By default the type is that of the first state; None if no state has values."""
+    data, offsets = opened(states)
+    filled = np.flatnonzero(np.diff(offsets))
+    if not len(filled):
+        return None
+    kind = first_kind(data, offsets, int(filled[0])) if item_type is None else kind_of(item_type)
+    sizes, lengths = np.empty(len(states), np.int64), np.empty(len(states), np.int64)
+    wrong = check_states(data, offsets, kind.label, kind.width, sizes, lengths)
+    if wrong >= 0:
+        refuse(NAME, wrong)
+    held = read(kind, data, offsets, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]), int(lengths.sum()))
+    misfit = first_misfit(kind, held.items, held.offsets)
+    if misfit is not None:
+        refuse(NAME, int(np.searchsorted(held.firsts, misfit, "right")) - 1)
+    return held
+
+
+def first_kind(data: Bytes, offsets: Offsets, row: int) -> Kind:
+    label = int.from_bytes(data[offsets[row] : offsets[row + 1]][1:4].tobytes(), "little")
+    kind = kind_labelled(label)
+    return refuse(NAME, row) if kind is None else kind
+
+
+def read(kind: Kind, data: Bytes, offsets: Offsets, firsts: Integers, length: int) -> Summaries:
+    states, items = len(firsts) - 1, int(firsts[-1])
+    held = Summaries(
+        kind,
+        readable(firsts),
+        np.zeros(states, np.int64),
+        np.zeros(states, np.int64),
+        np.empty(items, np.int64),
+        np.empty(length, np.uint8),
+        np.zeros(items + 1, np.int64),
+    )
+    read_states(data, offsets, kind.width, held.firsts, held.totals, held.errors, held.counts, held.items, held.offsets)
+    return held
+
+
+# Results
+
+
+class Hitters(NamedTuple):
+    """Those of state i lie between offsets i and i + 1, by descending lower bound and then by item."""
+
+    offsets: Integers
+    items: pa.Array
+    lower: Integers
+    upper: Integers
+
+
+def hitters(states: pa.Array, phi: float, item_type: pa.DataType) -> Hitters:
+    """All items that may have a share of phi. None is missing if phi is above 1 / (capacity + 1)."""
+    if not 0 < phi <= 1:
+        raise UsageError("sketch-share", f"{phi} is not a share above 0 and up to 1")
+    held = unpacked(states, item_type)
+    if held is None:
+        return no_hitters(len(states), item_type)
+    least = np.ceil(held.totals * (phi * ROUNDING))
+    return listed(held, upper_bounds(held) >= np.repeat(least, np.diff(held.firsts)), len(held.counts))
+
+
+def top(states: pa.Array, k: int, item_type: pa.DataType) -> Hitters:
+    """The k items with the largest lower bounds."""
+    if k < 1:
+        raise UsageError("sketch-share", f"the largest {k} items can't be listed")
+    held = unpacked(states, item_type)
+    if held is None:
+        return no_hitters(len(states), item_type)
+    return listed(held, np.ones(len(held.counts), np.bool_), k)
+
+
+def no_hitters(states: int, item_type: pa.DataType) -> Hitters:
+    none = np.zeros(0, np.int64)
+    return Hitters(np.zeros(states + 1, np.int64), pa.array([], item_type), none, none)
+
+
+def upper_bounds(held: Summaries) -> Integers:
+    errors = np.repeat(held.errors, np.diff(held.firsts))
+    return np.where(held.counts > MAX_BIGINT - errors, MAX_BIGINT, held.counts + errors)
+
+
+def listed(held: Summaries, wanted: Mask, most: int) -> Hitters:
+    """Of the wanted items of each state as many as `most`. Items of a state lie in order, which sorting keeps."""
+    states = len(held.totals)
+    chosen = np.flatnonzero(wanted)
+    parents = np.repeat(np.arange(states), np.diff(held.firsts))[chosen]
+    order = np.lexsort((-held.counts[chosen], parents))
+    chosen, begins = chosen[order], np.searchsorted(parents, np.arange(states + 1))
+    first = np.arange(len(chosen)) - begins[parents] < most
+    chosen, parents = chosen[first], parents[first]
+    items = decoded(held.kind, held.items, held.offsets).take(pa.array(chosen)).cast(held.kind.arrow)
+    offsets = np.searchsorted(parents, np.arange(states + 1))
+    return Hitters(offsets, items, held.counts[chosen], upper_bounds(held)[chosen])

@@ -1,0 +1,170 @@
+"""The loops between the bytes of summaries and arrays of items.
+
+A state is a header of 24 bytes, its counts (8 bytes each), for items of different lengths those (4 bytes each), and the
+items in ascending order. The header: version, three bytes for the type, the number of items (4 bytes), total and error
+(8 bytes each). Numbers have their least significant byte first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.kernel.compiling import compiled
+from headrace.kernel.sketches.counters_loops import add_up
+from headrace.kernel.sketches.packing import Bytes, Offsets
+
+Integers = NDArray[np.int64]
+
+VERSION = 1
+HEADER = 24
+MOST = 2**63 - 1
+
+
+@compiled
+def number_at(data: Bytes, at: int, width: int) -> int:
+    number = np.uint64(0)
+    for place in range(width):
+        number |= np.uint64(data[at + place]) << np.uint64(8 * place)
+    return np.int64(number)  # type: ignore[return-value]
+
+
+@compiled
+def put_number(data: Bytes, at: int, width: int, number: int) -> None:
+    for place in range(width):
+        data[at + place] = (number >> (8 * place)) & 255
+
+
+@compiled
+def is_below(data: Bytes, first: int, first_length: int, second: int, second_length: int) -> bool:
+    """Whether one item comes before another, byte by byte."""
+    for place in range(min(first_length, second_length)):
+        if data[first + place] != data[second + place]:
+            return bool(data[first + place] < data[second + place])
+    return first_length < second_length
+
+
+@compiled
+def length_at(data: Bytes, counts_end: int, item: int, width: int) -> int:
+    return width if width > 0 else number_at(data, counts_end + 4 * item, 4)
+
+
+@compiled
+def are_items(data: Bytes, counts_end: int, size: int, width: int, end: int) -> bool:
+    """Whether items fill the bytes up to `end`, each one greater than the one before."""
+    at = counts_end if width > 0 else counts_end + 4 * size
+    before, before_length = -1, 0
+    for item in range(size):
+        length = length_at(data, counts_end, item, width)
+        if length > end - at:
+            return False
+        if before >= 0 and not is_below(data, before, before_length, at, length):
+            return False
+        before, before_length = at, length
+        at += length
+    return at == end
+
+
+@compiled
+def are_counts(data: Bytes, begin: int, size: int) -> bool:
+    """Whether counts, error and total can go together: what was cut, was cut from more items than are left."""
+    total, error = number_at(data, begin + 8, 8), number_at(data, begin + 16, 8)
+    if total <= 0 or error < 0:
+        return False
+    held = 0
+    for item in range(size):
+        count = number_at(data, begin + HEADER + 8 * item, 8)
+        if count <= 0:
+            return False
+        held = add_up(held, count)
+    if error == 0:
+        return held == total
+    return total == MOST or (held <= total and error <= (total - held) // (size + 1))
+
+
+@compiled
+def check_states(data: Bytes, offsets: Offsets, label: int, width: int, sizes: Integers, lengths: Integers) -> int:
+    """The first state that is none of this type, or -1; of each, how many items and how many bytes of them it has."""
+    for row in range(len(offsets) - 1):
+        begin, end = offsets[row], offsets[row + 1]
+        sizes[row] = lengths[row] = 0
+        if begin == end:
+            continue
+        if end - begin < HEADER or data[begin] != VERSION or number_at(data, begin + 1, 3) != label:
+            return row
+        size = number_at(data, begin + 4, 4)
+        each = 8 if width > 0 else 12
+        if size > (end - begin - HEADER) // each:
+            return row
+        counts_end = begin + HEADER + 8 * size
+        if not are_counts(data, begin, size) or not are_items(data, counts_end, size, width, end):
+            return row
+        sizes[row], lengths[row] = size, end - begin - HEADER - each * size
+    return -1
+
+
+@compiled
+def read_states(
+    data: Bytes,
+    offsets: Offsets,
+    width: int,
+    firsts: Integers,
+    totals: Integers,
+    errors: Integers,
+    counts: Integers,
+    items: Bytes,
+    item_offsets: Offsets,
+) -> None:
+    """What checked states hold, in arrays that lie one state after the other; `item_offsets` begins with 0."""
+    filled = 0
+    for row in range(len(offsets) - 1):
+        begin, end = offsets[row], offsets[row + 1]
+        if begin == end:
+            continue
+        totals[row], errors[row] = number_at(data, begin + 8, 8), number_at(data, begin + 16, 8)
+        first, size = firsts[row], firsts[row + 1] - firsts[row]
+        counts_end = begin + HEADER + 8 * size
+        for item in range(size):
+            counts[first + item] = number_at(data, begin + HEADER + 8 * item, 8)
+            length = length_at(data, counts_end, item, width)
+            item_offsets[first + item + 1] = item_offsets[first + item] + length
+        at = counts_end if width > 0 else counts_end + 4 * size
+        for place in range(end - at):
+            items[filled + place] = data[at + place]
+        filled += end - at
+
+
+@compiled
+def write_states(
+    label: int,
+    width: int,
+    totals: Integers,
+    errors: Integers,
+    firsts: Integers,
+    counts: Integers,
+    items: Bytes,
+    item_offsets: Offsets,
+    offsets: Offsets,
+    data: Bytes,
+) -> None:
+    for row in range(len(totals)):
+        begin = offsets[row]
+        if begin == offsets[row + 1]:
+            continue
+        first, size = firsts[row], firsts[row + 1] - firsts[row]
+        data[begin] = VERSION
+        put_number(data, begin + 1, 3, label)
+        put_number(data, begin + 4, 4, size)
+        put_number(data, begin + 8, 8, totals[row])
+        put_number(data, begin + 16, 8, errors[row])
+        at = begin + HEADER
+        for item in range(first, first + size):
+            put_number(data, at, 8, counts[item])
+            at += 8
+        if width == 0:
+            for item in range(first, first + size):
+                put_number(data, at, 4, item_offsets[item + 1] - item_offsets[item])
+                at += 4
+        source = item_offsets[first]
+        for place in range(item_offsets[first + size] - source):
+            data[at + place] = items[source + place]

@@ -1,0 +1,69 @@
+"""Queries over results: each query's results are a stream that queries declared after it may read.
+
+A result's event time is the last instant of its window. Only final results are read, so the stream knows no late rows,
+and its watermark is how far the windows of the query are closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, tzinfo
+
+from headrace.model.expressions import WINDOW_END, WINDOW_START
+from headrace.model.query import Query
+from headrace.model.schema import Catalog, Column, Derived, Stream, find_column
+from headrace.model.types import BINARY, TIMESTAMP
+
+WINDOW_TIME = "window_time"
+
+
+def derived_stream(name: str, query: Query, zone: tzinfo = UTC) -> Stream:
+    """The results of a query as a stream. Lists have no place in it: no expression takes them."""
+    shown = {output.expression: output.name for output in reversed(query.outputs)}
+    columns = tuple(each for each in query.result_columns() if each.type.is_comparable or each.type == BINARY)
+    if find_column(columns, WINDOW_TIME) is not None:
+        raise ValueError(f"{name} can't be read: its result {WINDOW_TIME} has the name of the event time of results")
+    groups = tuple(shown[tree] for tree in query.group_by)
+    derived = Derived(query.stream, query.window, shown[WINDOW_START], shown[WINDOW_END], groups)
+    return Stream(name, (*columns, Column(WINDOW_TIME, TIMESTAMP)), WINDOW_TIME, zone=zone, derived=derived)
+
+
+def with_results(catalog: Catalog, queries: Mapping[str, Query], words: Collection[str]) -> Catalog:
+    """The catalog with the results of those queries that are named among the words, which are in lower case."""
+    for name, query in queries.items():
+        is_known = catalog.stream(name) is not None or catalog.table(name) is not None
+        if name.lower() in words and not is_known:
+            source = catalog.stream(query.stream)
+            zone = UTC if source is None else source.zone
+            catalog = replace(catalog, derived=(*catalog.derived, derived_stream(name, query, zone)))
+    return catalog
+
+
+def upstreams(query: Query, catalog: Catalog) -> tuple[str, ...]:
+    """The names of the queries whose results the query reads."""
+    names = (query.stream, *(join.table for join in query.joins))
+    found = [catalog.stream(name) for name in names]
+    return tuple(each.name for each in found if each is not None and each.derived is not None)
+
+
+def readers_of(name: str, queries: Mapping[str, Query], catalog: Catalog) -> list[str]:
+    return [other for other, query in queries.items() if name in upstreams(query, catalog)]
+
+
+def in_order(queries: Iterable[Query], catalog: Catalog) -> list[Stream]:
+    """The streams that queries read, those of results behind what they are results of."""
+    wanted = dict.fromkeys(query.stream.lower() for query in queries)
+    every = [*catalog.streams, *catalog.derived]
+    return [stream for stream in every if stream.name.lower() in wanted]
+
+
+def with_upstreams(names: Iterable[str], queries: Mapping[str, Query], catalog: Catalog) -> set[str]:
+    """The names, and those of all queries whose results they need."""
+    found, waiting = set(), list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += upstreams(queries[name], catalog)
+    return found

@@ -1,0 +1,134 @@
+"""Streams of results: what one pipeline has closed, another reads in the same round.
+
+The files of results are its input. Its watermark is how far the windows of the query, and of those joined to it, are
+closed: nothing that ends earlier can come any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.model.arrow import arrow_type, as_stream
+from headrace.model.chaining import derived_stream
+from headrace.model.query import Query
+from headrace.model.schema import Stream
+from headrace.model.types import TIMESTAMP
+from headrace.spark.directory import Directory, prepare
+from headrace.spark.inputs import InputFile
+from headrace.spark.pipeline import Pipeline
+from headrace.spark.stepping import Stepper
+from headrace.sql import format_stream
+
+
+class Chain:
+    """The pipelines of a run, as far as they read each other's results."""
+
+    def __init__(self, pipelines: Sequence[Pipeline]) -> None:
+        self.pipelines = pipelines
+
+    def queries(self) -> dict[str, Query]:
+        """All queries, those not yet registered among them."""
+        found: dict[str, Query] = {}
+        for stepper in self.steppers():
+            found.update(stepper.registry.values)
+            found.update({name: query for name, (_, query) in stepper.first.items()})
+        return found
+
+    def steppers(self) -> list[Stepper]:
+        return [pipeline.stepper for pipeline in self.pipelines]
+
+    def holder(self, name: str) -> Stepper | None:
+        """Who answers the query."""
+        return next((each for each in self.steppers() if name in each.registry.values or name in each.first), None)
+
+    def readers(self, name: str) -> list[str]:
+        return [
+            other
+            for other, query in self.queries().items()
+            if name == query.stream or name in {join.table for join in query.joins}
+        ]
+
+    def results(self, name: str) -> Results:
+        stepper = self.holder(name)
+        assert stepper is not None
+        query = self.queries()[name]
+        return Results(stepper, derived_stream(name, query, stepper.setting.declared.zone))
+
+
+class Results:
+    """The results of a query that is answered by a stepper."""
+
+    def __init__(self, stepper: Stepper, stream: Stream) -> None:
+        self.stepper = stepper
+        self.stream = stream
+
+    @property
+    def folder(self) -> Path:
+        parquet = [each for each in self.stepper.setting.results if each.format == "parquet"]
+        return Path(parquet[0].path) / self.stream.name
+
+    @property
+    def closed_us(self) -> int | None:
+        return self.stepper.finished_us
+
+    def ending_after(self, time_us: int | None) -> pa.Table:
+        """The results of windows that end later. Files are looked at from the newest back."""
+        assert self.stream.derived is not None
+        found = []
+        for path in sorted(self.folder.glob("step-*.parquet"), reverse=True):
+            results = pq.read_table(path)
+            ends = results[self.stream.derived.end]
+            if time_us is not None:
+                later = pc.greater(ends, pa.scalar(time_us, pa.int64()).cast(arrow_type(TIMESTAMP)))
+                if results.num_rows and not pc.any(later).as_py():
+                    break
+                results = results.filter(later)
+            found.append(as_stream(results, self.stream))
+        schema = pa.schema([(column.name, arrow_type(column.type)) for column in self.stream.columns])
+        return pa.concat_tables([schema.empty_table(), *found])
+
+
+def prepare_results(state: Path, results: Results, reducers: int, after: int) -> Directory:
+    """The state of a stream of results; anew it begins behind a step."""
+    return prepare(state / results.stream.name, format_stream(results.stream), reducers, after)
+
+
+class Upstream:
+    """What a pipeline of results waits for: the query's results since a step of its own, and those joined to it."""
+
+    def __init__(self, results: Results, after: int, find: Callable[[str], Results]) -> None:
+        self.results = results
+        self.after = after
+        self.find = find
+
+    def joined(self, queries: Mapping[str, Query]) -> list[Results]:
+        names = {join.table for query in queries.values() for join in query.joins}
+        own = self.results.stepper.setting.catalog
+        return [self.find(name) for name in sorted(names) if own.table(name) is None]
+
+    def closed_us(self, queries: Mapping[str, Query]) -> int | None:
+        """Up to where all of them are closed; None if one has not begun."""
+        closed = [each.closed_us for each in (self.results, *self.joined(queries))]
+        return None if None in closed else min(each for each in closed if each is not None)
+
+    def accepts(self, file: InputFile, closed_us: int | None) -> bool:
+        """Whether the file's windows are closed everywhere."""
+        if closed_us is None:
+            return False
+        assert self.results.stream.derived is not None
+        ends = pq.read_table(file.path, columns=[self.results.stream.derived.end]).column(0)
+        last = pc.max(ends).cast(pa.int64()).as_py()
+        return last is None or last <= closed_us
+
+    def is_ours(self, file: InputFile) -> bool:
+        """Results of this query, and not of one that had its name before."""
+        name = Path(file.path).name
+        return int(name.split("-")[1].split(".")[0]) > self.after and "-former-" not in name
+
+    def tables(self, queries: Mapping[str, Query], since_us: int | None) -> dict[str, pa.Table]:
+        return {each.stream.name: each.ending_after(since_us) for each in self.joined(queries)}
