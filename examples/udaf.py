@@ -1,18 +1,15 @@
-"""An aggregate of one's own, tried by the laws and used as the engine uses it: python examples/udaf.py"""
+"""An aggregate of one's own, used in SQL: python examples/udaf.py"""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.aggregates.laws import register
-from headrace.aggregates.user import UserAggregate
-from headrace.kernel.states_user import UserState, lower
+import headrace
 
 
-class GeometricMean(UserAggregate):
+@headrace.user_aggregate
+class GeometricMean(headrace.UserAggregate):
     name, arguments, returns, equality = "geometric_mean", ("DOUBLE",), "DOUBLE", "close"
     state = {"logs": "DOUBLE", "rows": "BIGINT"}  # noqa: RUF012 - a declaration, never written to
 
@@ -26,10 +23,10 @@ class GeometricMean(UserAggregate):
         return {field: left[field] + right[field] for field in left}
 
     def output(self, state):
-        return math.exp(state["logs"] / state["rows"]) if state["rows"] else None
+        return np.exp(state["logs"] / state["rows"]) if state["rows"] else None
 
 
-growth = UserState(register(GeometricMean))
-slices = growth.lift(np.array([0, 0, 1, 1]), 2, pa.array([1.0, 2.0, 4.0, 8.0]))  # rows into two slices
-windows = growth.combine(np.array([0, 0]), 1, slices)  # both slices into one window
-print(lower(growth.aggregate, windows[0]).values)
+times = pa.array([n * 1_000_000 for n in range(8)], pa.timestamp("us", "UTC"))
+growth = pa.table({"time": times, "factor": [1.0, 2.0, 4.0, 8.0, 1.0, 1.0, 3.0, 9.0]})
+query = "SELECT geometric_mean(factor) AS mean FROM stream [RANGE '4 s']"
+print(headrace.aggregate(growth, {"growth": query}, functions=[GeometricMean])["growth"].to_pandas())

@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING, Any
 from headrace.model.functions import user_function
 
 if TYPE_CHECKING:
+    from headrace.aggregates.laws import declare_aggregates, user_aggregate
+    from headrace.aggregates.user import DeclaredAggregate, UserAggregate, extractor
     from headrace.model.schema import UserFunction
     from headrace.spark.engine import Engine
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Engine", "__version__", "aggregate", "user_function"]
+__all__ = [
+    "Engine",
+    "UserAggregate",
+    "__version__",
+    "aggregate",
+    "declare_aggregates",
+    "extractor",
+    "user_aggregate",
+    "user_function",
+]
 
 
 def aggregate(
@@ -23,7 +34,7 @@ def aggregate(
     name: str = "stream",
     event_time: str | None = None,
     tables: Mapping[str, Any] | None = None,
-    functions: Iterable[UserFunction] = (),
+    functions: Iterable[UserFunction | DeclaredAggregate] = (),
 ) -> dict[str, Any]:
     """Answer queries over the rows of a frame by one shared plan: here (Arrow, pandas or Polars), or on Spark.
 
@@ -40,10 +51,19 @@ def aggregate(
     return answer(frame, queries, name=name, event_time=event_time, tables=tables or {}, functions=functions)
 
 
-def __getattr__(name: str) -> Any:
-    """`headrace.Engine` needs PySpark, so it is loaded when it is asked for."""
-    if name == "Engine":
-        from headrace.spark.engine import Engine
+ELSEWHERE = {
+    "Engine": "headrace.spark.engine",
+    "UserAggregate": "headrace.aggregates.user",
+    "extractor": "headrace.aggregates.user",
+    "user_aggregate": "headrace.aggregates.laws",
+    "declare_aggregates": "headrace.aggregates.laws",
+}
 
-        return Engine
-    raise AttributeError(f"module 'headrace' has no attribute '{name}'")
+
+def __getattr__(name: str) -> Any:
+    """These need PySpark or Arrow, so they are loaded when they are asked for."""
+    if name not in ELSEWHERE:
+        raise AttributeError(f"module 'headrace' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(ELSEWHERE[name]), name)

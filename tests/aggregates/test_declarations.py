@@ -17,7 +17,7 @@ from headrace.aggregates.declarations import (
     declared,
     parse_declarations,
 )
-from headrace.aggregates.laws import register
+from headrace.aggregates.laws import user_aggregate
 from headrace.aggregates.user import UserAggregate, extractor
 from headrace.model.errors import HeadraceError, QueryError, UsageError
 from headrace.model.types import ADDRESS, BIGINT, DOUBLE, STRING, decimal
@@ -296,7 +296,7 @@ def test_a_declaration_finds_its_classes() -> None:
         int EXTR in_steps my_sum steps_of (float, int);
     """)
     classes = {"low_sum": Buffer, "high_sum": High}
-    found = register(bound(declaration, classes, {"steps_of": lambda total, step: round(total / step)}))
+    found = user_aggregate(bound(declaration, classes, {"steps_of": lambda total, step: round(total / step)}))
     assert (found.name, found.arguments, found.returns) == ("my_sum", (DOUBLE,), DOUBLE)
     assert found.low == declared(Buffer)
     one = found.result("in_steps")

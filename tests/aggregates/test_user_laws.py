@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.aggregates.declarations import declared
-from headrace.aggregates.laws import LAWS, Case, Trial, Violation, cases, equal, register, shrunk, violation
+from headrace.aggregates.laws import LAWS, Case, Trial, Violation, cases, equal, shrunk, user_aggregate, violation
 from headrace.aggregates.user import UserAggregate, extractor
 from headrace.model.errors import UsageError
 
@@ -321,7 +321,7 @@ TAKEN = (
 
 @pytest.mark.parametrize("aggregate", TAKEN)
 def test_it_is_taken(aggregate: type[UserAggregate]) -> None:
-    assert register(aggregate).name == (aggregate.name or aggregate.__name__)
+    assert user_aggregate(aggregate).name == (aggregate.name or aggregate.__name__)
 
 
 def test_an_object_with_parameters_is_taken() -> None:
@@ -332,7 +332,7 @@ def test_an_object_with_parameters_is_taken() -> None:
         def update(self, state: State, value: float) -> State:
             return {"total": state["total"] + value**self.exponent}
 
-    assert register(Power(2)).implementation.update({"total": 1.0}, 3.0) == {"total": 10.0}
+    assert user_aggregate(Power(2)).implementation.update({"total": 1.0}, 3.0) == {"total": 10.0}
 
 
 # Refused
@@ -527,7 +527,7 @@ REFUSED = {
 
 def refusal(aggregate: type[UserAggregate]) -> UsageError:
     with pytest.raises(UsageError) as refused:
-        register(aggregate)
+        user_aggregate(aggregate)
     assert refused.value.code == "udaf-law"
     return refused.value
 
@@ -583,7 +583,7 @@ def test_rows_that_it_takes_may_be_given() -> None:
     error = refusal(Words)
     assert error.hint is not None
     assert "examples" in error.hint
-    assert register(Known).name == "Known"
+    assert user_aggregate(Known).name == "Known"
 
 
 def test_the_page_shows_what_happens() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.aggregates.declarations import declared
+from headrace.aggregates.declarations import bound, declared, parse_declarations
 from headrace.aggregates.user import (
     DeclaredAggregate,
     Extractor,
@@ -48,11 +48,18 @@ Row = tuple[Any, ...]
 Rows = tuple[Row, ...]
 
 
-def register(aggregate: type[UserAggregate] | UserAggregate, seed: int = SEED) -> DeclaredAggregate:
+def user_aggregate(aggregate: type[UserAggregate] | UserAggregate, seed: int = SEED) -> DeclaredAggregate:
     """The aggregate as queries may use it; refused with a counter-example if it breaks a law."""
     checked = declared(aggregate)
     check_laws(checked, seed)
     return checked
+
+
+def declare_aggregates(text: str, known: Mapping[str, Any]) -> tuple[DeclaredAggregate, ...]:
+    """Aggregates declared as in [UDAF 3.2]; `known` are the classes and functions that the text names, or globals()."""
+    classes = {name: each for name, each in known.items() if isinstance(each, type) and issubclass(each, UserAggregate)}
+    functions = {name: each for name, each in known.items() if callable(each) and name not in classes}
+    return tuple(user_aggregate(bound(each, classes, functions)) for each in parse_declarations(text))
 
 
 @np.errstate(all="ignore")

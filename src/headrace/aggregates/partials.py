@@ -67,6 +67,9 @@ PARTIALS_OF: Mapping[str, tuple[str, ...]] = {
     "heavy_hitters": ("counters",),
     "top_k": ("counters",),
 }
+USER_KINDS: dict[str, str] = {}
+USER_TRAITS: dict[str, Traits] = {}
+"""The partials of aggregates that users registered, by function, and their traits: see `registered`."""
 COUNTERS = 256
 """How many items a summary of heavy hitters names, unless more are asked for."""
 
@@ -82,20 +85,24 @@ class Partial:
 
     @property
     def traits(self) -> Traits:
-        return KINDS[self.kind]
+        return KINDS[self.kind] if self.kind in KINDS else USER_TRAITS[self.kind]
+
+
+def kinds_of(function: str) -> tuple[str, ...]:
+    return PARTIALS_OF[function] if function in PARTIALS_OF else (USER_KINDS[function.lower()],)
 
 
 def partials_of(aggregate: Aggregate) -> tuple[Partial, ...]:
     """What the aggregate's value is computed from. Its parameters (a percentile's fraction) are no part of it."""
     if aggregate.distinct:
         return (Partial("values", aggregate.arguments, aggregate.filter),)
-    kinds = PARTIALS_OF[aggregate.function]
+    kinds = kinds_of(aggregate.function)
     return tuple(Partial(kind, aggregate.arguments, aggregate.filter, size_of(aggregate)) for kind in kinds)
 
 
 def size_of(aggregate: Aggregate) -> int:
     """How many items must be counted so that those asked for stand out: a power of two, for few different partials."""
-    if PARTIALS_OF[aggregate.function] != ("counters",):
+    if PARTIALS_OF.get(aggregate.function) != ("counters",):
         return 0
     asked = float(str(aggregate.parameters[0].value))
     wanted = 8 * asked if aggregate.function == "top_k" else 2 / asked

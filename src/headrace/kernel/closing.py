@@ -20,6 +20,7 @@ from headrace.kernel.leaf_rows import LeafRows, numbered_groups, ranked, rows_by
 from headrace.kernel.partials import Integers, NodePartials
 from headrace.kernel.states import lower, state_of
 from headrace.kernel.states_columns import Columns
+from headrace.kernel.states_user import Lowered
 from headrace.kernel.totals import Totals
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.expressions import WINDOW_END, WINDOW_START, Expression
@@ -39,7 +40,8 @@ MAX_EMPTY = 1_000
 class Closed:
     """The rows of a query's windows, in order, as a table of its result columns.
 
-    `orders` are the values of ORDER BY beside them, `last_end_us` is where the last window with rows ended.
+    `orders` are the values of ORDER BY beside them, `last_end_us` is where the last window with rows ended, `problem`
+    what the code of a user raised first.
     """
 
     table: pa.Table
@@ -48,6 +50,7 @@ class Closed:
     left_out: int
     last_end_us: int | None = None
     orders: tuple[pa.Array, ...] = ()
+    problem: str | None = None
 
 
 class Due(NamedTuple):
@@ -112,7 +115,7 @@ def close(
         return Closed(schema.empty_table(), windows=0, errors=0, left_out=0)
     terms = terms_of(query)
     windows = combined(query, terms, parts, Unknown(missed, foreign), max_empty, due)
-    known, errors = lowered(query, terms, windows)
+    known, errors, problem = lowered(query, terms, windows)
     places = windows.places
     if query.having is not None:
         passes = Evaluation({}, len(places), functions, zone, known).evaluate(query.having)
@@ -130,7 +133,7 @@ def close(
         table, values = table.take(rows), tuple(column.take(rows) for column in values)
     count = len(windows.instances)
     last_end_us = int(bounds_of(query.window, windows.instances[-1:])[1][0]) if count else None
-    return Closed(table, count, errors, windows.left_out, last_end_us, values)
+    return Closed(table, count, errors, windows.left_out, last_end_us, values, problem)
 
 
 def best_of(query: Query, tables: Sequence[pa.Table], orders: Sequence[Sequence[pa.Array]]) -> pa.Table:
@@ -337,8 +340,10 @@ def filled(present: Integers, max_empty: int, before: int | None = None) -> tupl
 # Partials to results
 
 
-def lowered(query: Query, terms: Terms, windows: Windows) -> tuple[dict[Expression, pa.Array], int]:
-    """What output expressions are made of: bounds, groups and aggregates; and how many did not fit their types."""
+def lowered(query: Query, terms: Terms, windows: Windows) -> tuple[dict[Expression, pa.Array], int, str | None]:
+    """What output expressions are made of: bounds, groups and aggregates; how many did not fit their types; and what
+    the code of a user raised first.
+    """
     starts_us, ends_us = bounds_of(query.window, windows.instances)
     times = arrow_type(TIMESTAMP)
     known: dict[Expression, pa.Array] = {
@@ -346,15 +351,17 @@ def lowered(query: Query, terms: Terms, windows: Windows) -> tuple[dict[Expressi
         WINDOW_END: built(ends_us[windows.places], times),
         **windows.groups,
     }
-    errors = 0
+    errors, problem = 0, None
     for aggregate, partials in terms.partials.items():
         if isinstance(windows.states, Totals) and aggregate.function in ("count", "sum"):
             known[aggregate] = built(windows.states.numbers[partials[0]], pa.int64())
             continue
         result = lower(aggregate, {partial.kind: windows.states[partial] for partial in partials})
         errors += failures(result)
+        if isinstance(result, Lowered) and result.message is not None:
+            problem = problem or f"{aggregate.function}: {result.message}"
         known[aggregate] = result.values
-    return known, errors
+    return known, errors, problem
 
 
 # Order

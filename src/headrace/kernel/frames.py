@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.aggregates.registered import with_functions
+from headrace.aggregates.user import DeclaredAggregate
 from headrace.kernel.answering import answer
 from headrace.model.arrow import as_stream, conform, for_people
 from headrace.model.chaining import in_order
@@ -36,14 +38,14 @@ def aggregate_frame(
     name: str,
     event_time: str | None,
     tables: Mapping[str, Any],
-    functions: Iterable[UserFunction],
+    functions: Iterable[UserFunction | DeclaredAggregate],
 ) -> dict[str, Any]:
     """Results are frames of the kind that came in."""
     rows = to_arrow(frame, name)
     stream = Stream(name, columns_of(rows), event_time or only_time(rows, name))
     beside = {other: to_arrow(table, other) for other, table in tables.items()}
     declared = tuple(Table(other, columns_of(table)) for other, table in beside.items())
-    catalog = Catalog((stream,), declared, tuple(functions))
+    catalog = with_functions(Catalog((stream,), declared), functions)
     parsed: dict[str, Query] = {}
     for query, text in queries.items():
         catalog, parsed[query] = parse_next(text, catalog, parsed)

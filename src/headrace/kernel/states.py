@@ -7,12 +7,13 @@ partials meets in one. `combine` is associative and commutative; what `lift` mak
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from headrace.aggregates.partials import PARTIALS_OF, Partial
+from headrace.aggregates.registered import KIND, REGISTERED, aggregate_called
 from headrace.expressions.columns import Evaluated
 from headrace.kernel.sketches.counters import Counters
 from headrace.kernel.states_choices import BOOL_AND, BOOL_OR, MAX_BY, MIN_BY
@@ -34,6 +35,8 @@ from headrace.kernel.states_sketches import (
     lower_top,
 )
 from headrace.kernel.states_sums import LOWER_SUM, Count, Sum, lower_average
+from headrace.kernel.states_user import UserState
+from headrace.kernel.states_user import lower as lower_user
 from headrace.kernel.states_values import Values, listed
 from headrace.model.expressions import Aggregate
 
@@ -72,9 +75,10 @@ KINDS: Mapping[str, State] = {
 }
 
 
-@lru_cache(maxsize=4_096)
 def state_of(wanted: Partial) -> State:
     """What a partial is made of."""
+    if wanted.kind.startswith(KIND):
+        return UserState(REGISTERED[wanted.kind])
     return Counters(wanted.size) if wanted.size else KINDS[wanted.kind]
 
 
@@ -82,7 +86,17 @@ def lower(aggregate: Aggregate, states: Mapping[str, Columns]) -> Evaluated:
     """The results, one for each row of the states, which come by kind; one that does not fit its type fails."""
     if aggregate.distinct:
         states = lifted_again(aggregate, states["values"][0])
-    return LOWER[aggregate.function](aggregate, states)
+    compute = LOWER.get(aggregate.function)
+    if compute is None:
+        return lower_by_user(aggregate, states)
+    return compute(aggregate, states)
+
+
+def lower_by_user(aggregate: Aggregate, states: Mapping[str, Columns]) -> Evaluated:
+    ((state,),) = states.values()
+    declared = aggregate_called(aggregate.function)
+    extractor = None if aggregate.function == declared.name else aggregate.function
+    return lower_user(declared, state, extractor, [parameter.value for parameter in aggregate.parameters])
 
 
 def lifted_again(aggregate: Aggregate, lists: pa.Array) -> Mapping[str, Columns]:

@@ -1,7 +1,7 @@
 """Queries over results: each query's results are a stream that queries declared after it may read.
 
-A result's event time is the last instant of its window. Only final results are read, so the stream knows no late rows,
-and its watermark is how far the windows of the query are closed.
+A result's event time is the last instant of its window. Only final results are read, so the stream knows no late rows
+nor future ones, and its watermark is how far the windows of the query are closed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from datetime import UTC, tzinfo
 from headrace.model.expressions import WINDOW_END, WINDOW_START
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Column, Derived, Stream, find_column
+from headrace.model.time import MAX_DURATION_US
 from headrace.model.types import BINARY, TIMESTAMP
 
 WINDOW_TIME = "window_time"
@@ -26,7 +27,8 @@ def derived_stream(name: str, query: Query, zone: tzinfo = UTC) -> Stream:
         raise ValueError(f"{name} can't be read: its result {WINDOW_TIME} has the name of the event time of results")
     groups = tuple(shown[tree] for tree in query.group_by)
     derived = Derived(query.stream, query.window, shown[WINDOW_START], shown[WINDOW_END], groups)
-    return Stream(name, (*columns, Column(WINDOW_TIME, TIMESTAMP)), WINDOW_TIME, zone=zone, derived=derived)
+    every = (*columns, Column(WINDOW_TIME, TIMESTAMP))
+    return Stream(name, every, WINDOW_TIME, skew_us=MAX_DURATION_US, zone=zone, derived=derived)
 
 
 def with_results(catalog: Catalog, queries: Mapping[str, Query], words: Collection[str]) -> Catalog:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
+from typing import Any
 
 from headrace.model.types import TIMESTAMP, DataType
 from headrace.model.windows import AnyWindow
@@ -114,6 +115,8 @@ class Catalog:
     tables: tuple[Table, ...] = ()
     functions: tuple[UserFunction, ...] = ()
     derived: tuple[Stream, ...] = ()
+    aggregates: tuple[Any, ...] = ()
+    """Those of users: see aggregates.user."""
 
     def stream(self, name: str) -> Stream | None:
         every = (*self.streams, *self.derived)

@@ -20,6 +20,7 @@ from headrace.model.windows import Interval
 from headrace.reference.aggregates import lower, unsupported
 from headrace.reference.evaluate import Evaluator, Row
 from headrace.reference.functions import RowError, order_key
+from headrace.reference.user_aggregates import lower_user
 
 ENDED = 2**63 - 1
 """The watermark behind the end of a bounded stream."""
@@ -109,8 +110,11 @@ class Interpreter:
         *,
         max_empty: int = 1_000,
         emit_incomplete: bool = False,
+        aggregates: Iterable[Any] = (),
     ) -> None:
+        """`aggregates` are those of users."""
         self.stream = stream
+        self.user = {name: each for each in aggregates for name in (each.name, *(one.name for one in each.extractors))}
         self.tables = {name.lower(): rows for name, rows in (tables or {}).items()}
         self.evaluator = Evaluator({function.name.lower(): function for function in functions}, stream.zone)
         self.max_empty = max_empty
@@ -226,9 +230,16 @@ class Interpreter:
             return True, errors
         found = [self.evaluator.evaluate(argument, row) for argument in aggregate.arguments]
         errors += sum(each.failed for each in found)
+        if aggregate.function in self.user:
+            return tuple(each.value for each in found), errors
         if len(found) == 1 or found[-1].value is None:
             return found[-1].value, errors
         return tuple(each.value for each in found), errors
+
+    def lowered(self, aggregate: Aggregate, values: list[Any]) -> Value:
+        if aggregate.function in self.user:
+            return lower_user(self.user[aggregate.function], aggregate, values)
+        return lower(aggregate, values)
 
     # Static tables
 
@@ -356,7 +367,7 @@ class Interpreter:
         for position, aggregate in enumerate(registered.aggregates):
             values = [member.values[position] for member in members if member.values[position] is not None]
             try:
-                known[aggregate] = lower(aggregate, values)
+                known[aggregate] = self.lowered(aggregate, values)
             except RowError:
                 known[aggregate] = None
                 errors += 1

@@ -170,7 +170,7 @@ def say_that_loops_compile() -> None:
 def by_reference(data: Data, answers: dict[str, Answer]) -> None:
     """Row by row and query by query: one batch, then the end."""
     tables = {name: to_rows(rows, relation(data.catalog, name).columns) for name, rows in data.tables.items()}
-    interpreter = Interpreter(data.stream, tables, data.catalog.functions)
+    interpreter = Interpreter(data.stream, tables, data.catalog.functions, aggregates=data.catalog.aggregates)
     for name, answer in answers.items():
         interpreter.register(name, answer.named.query)
     rows = to_rows(data.rows, data.stream.columns)

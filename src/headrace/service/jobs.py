@@ -168,7 +168,7 @@ def engine_of(job: Job, spark: Any, *, take_over: bool = False) -> Engine:
 
     script = script_of(job)
     engine = Engine(spark, job.state, quotas=job.quotas, take_over=take_over, **job.engine)
-    engine.functions(script.catalog.functions)
+    engine.functions((*script.catalog.functions, *script.catalog.aggregates))
     engine.declare(read_text(str(job.schema)))
     for stream in script.catalog.streams:
         source = job.streams[stream.name.lower()]

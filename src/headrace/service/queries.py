@@ -108,6 +108,9 @@ def list_queries(job: Path, as_json: bool) -> None:
         click.echo(json.dumps({"queries": [asdict(each) for each in found]}, ensure_ascii=False, indent=2))
     else:
         print_wide(Console(highlight=False), table_of(found))
+    for each in found:
+        if each.problem and not as_json:
+            click.echo(f"{each.name}: {printable(each.problem)}", err=True)
     waiting = [f"{each.action} {each.name}" for _, directory in states for each in requests(directory)]
     if waiting:
         click.echo(f"requests that wait for a step: {printable(', '.join(waiting))}", err=True)
@@ -208,6 +211,7 @@ class Listed:
     errors: int
     cost_share: float | None
     waiting_until: str | None
+    problem: str | None
     sql: str
 
 
@@ -224,7 +228,7 @@ def listing(stream: str, directory: Directory) -> Iterator[Listed]:
         until_us = None if state.windows else first_end_us(registered.query.window, state, commit)
         until = None if until_us is None else format_timestamp(until_us)
         counts = registered.generation, state.windows, state.rows, state.errors
-        yield Listed(stream, name, *counts, share, until, registered.sql)
+        yield Listed(stream, name, *counts, share, until, state.problem, registered.sql)
 
 
 def first_end_us(window: AnyWindow, state: QueryState, commit: Commit) -> int | None:

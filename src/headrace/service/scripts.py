@@ -6,6 +6,8 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from headrace.aggregates.registered import with_functions
+from headrace.aggregates.user import DeclaredAggregate
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.model.schema import Catalog, UserFunction
 from headrace.sql import Script, ScriptReader
@@ -39,12 +41,11 @@ def read_functions(path: str | None) -> Catalog:
         raise UsageError(
             "functions", f"{path} can't be loaded", detail=f"{type(problem).__name__}: {problem}"
         ) from problem
-    found = tuple(value for value in vars(module).values() if isinstance(value, UserFunction))
+    found = [value for value in vars(module).values() if isinstance(value, UserFunction | DeclaredAggregate)]
     if not found:
-        raise UsageError(
-            "functions", f"{path} defines no user functions", hint="decorate them with @headrace.user_function"
-        )
-    return Catalog(functions=found)
+        hint = "decorate them with @headrace.user_function or @headrace.user_aggregate"
+        raise UsageError("functions", f"{path} defines no user functions or aggregates", hint=hint)
+    return with_functions(Catalog(), found)
 
 
 def read_script(text: str, catalog: Catalog, report: list[HeadraceError]) -> Script:

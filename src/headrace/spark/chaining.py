@@ -7,22 +7,29 @@ closed: nothing that ends earlier can come any more.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.model.arrow import arrow_type, as_stream
 from headrace.model.chaining import derived_stream
+from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Stream
 from headrace.model.types import TIMESTAMP
 from headrace.spark.directory import Directory, prepare
+from headrace.spark.disk import make_folder
 from headrace.spark.inputs import InputFile
 from headrace.spark.pipeline import Pipeline
+from headrace.spark.records import QueryState
 from headrace.spark.stepping import Stepper
+from headrace.spark.time import ENDED_US, later
 from headrace.sql import format_stream
+from headrace.windows import bounds_of, last_ending
 
 
 class Chain:
@@ -70,31 +77,55 @@ class Results:
     @property
     def folder(self) -> Path:
         parquet = [each for each in self.stepper.setting.results if each.format == "parquet"]
+        if not parquet:
+            problem = f"the results of {self.stream.name} can't be read: they are not kept as Parquet"
+            raise UsageError("no-parquet", problem, hint="engine.sink('parquet', path=...)")
         return Path(parquet[0].path) / self.stream.name
 
     @property
+    def state(self) -> QueryState | None:
+        return self.stepper.commit.queries.get(self.stream.name) if self.stepper.commit else None
+
+    @property
     def closed_us(self) -> int | None:
-        return self.stepper.finished_us
+        """Empty windows of a query without groups come when a later one has rows: until then they are not known."""
+        finished_us, derived = self.stepper.finished_us, self.stream.derived
+        assert derived is not None
+        last_us = self.state.last_end_us if self.state else None
+        if finished_us in (None, ENDED_US) or derived.groups or last_us is None:
+            return finished_us
+        following = bounds_of(derived.window, np.array([last_ending(derived.window, last_us) + 1]))
+        return min(finished_us, int(following[1][0]) - 1)
 
     def ending_after(self, time_us: int | None) -> pa.Table:
-        """The results of windows that end later. Files are looked at from the newest back."""
+        """The results of windows that end later, but none of another query that had the name before. Steps are looked
+        at from the newest back.
+        """
         assert self.stream.derived is not None
+        since_us = later(time_us, self.state.after_us if self.state else None)
         found = []
-        for path in sorted(self.folder.glob("step-*.parquet"), reverse=True):
-            results = pq.read_table(path)
-            ends = results[self.stream.derived.end]
-            if time_us is not None:
-                later = pc.greater(ends, pa.scalar(time_us, pa.int64()).cast(arrow_type(TIMESTAMP)))
-                if results.num_rows and not pc.any(later).as_py():
+        paths = sorted(self.folder.glob("step-*.parquet"), reverse=True)
+        for _, files in groupby((path for path in paths if "-former-" not in path.name), step_of_file):
+            results = pa.concat_tables([pq.read_table(path) for path in files])
+            if since_us is not None:
+                ends = results[self.stream.derived.end]
+                is_later = pc.greater(ends, pa.scalar(since_us, pa.int64()).cast(arrow_type(TIMESTAMP)))
+                if results.num_rows and not pc.any(is_later).as_py():
                     break
-                results = results.filter(later)
-            found.append(as_stream(results, self.stream))
+                results = results.filter(is_later)
+            if results.num_rows:
+                found.append(as_stream(results, self.stream))
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in self.stream.columns])
         return pa.concat_tables([schema.empty_table(), *found])
 
 
+def step_of_file(path: Path) -> int:
+    return int(path.name.split("-")[1].split(".")[0])
+
+
 def prepare_results(state: Path, results: Results, reducers: int, after: int) -> Directory:
-    """The state of a stream of results; anew it begins behind a step."""
+    """The state of a stream of results; anew it begins behind a step. Nothing is made if they can't be read."""
+    make_folder(results.folder)
     return prepare(state / results.stream.name, format_stream(results.stream), reducers, after)
 
 
@@ -127,8 +158,8 @@ class Upstream:
 
     def is_ours(self, file: InputFile) -> bool:
         """Results of this query, and not of one that had its name before."""
-        name = Path(file.path).name
-        return int(name.split("-")[1].split(".")[0]) > self.after and "-former-" not in name
+        path = Path(file.path)
+        return step_of_file(path) > self.after and "-former-" not in path.name
 
     def tables(self, queries: Mapping[str, Query], since_us: int | None) -> dict[str, pa.Table]:
         return {each.stream.name: each.ending_after(since_us) for each in self.joined(queries)}

@@ -107,6 +107,7 @@ class Outcome:
                 rows=state.rows + rows.get((name, registered.generation), 0),
                 errors=state.errors + sum(each.errors - state.errors for each in told) + errors.get(name, 0),
                 left_out=state.left_out + sum(each.left_out - state.left_out for each in told),
+                problem=next((each.problem for each in told if each.problem != state.problem), state.problem),
             )
         return found
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from headrace.aggregates.registered import enlist
 from headrace.kernel.answering import Reader
 from headrace.model.expressions import columns_in
 from headrace.model.schema import Catalog, Stream
@@ -95,6 +96,7 @@ class Step:
 
 @lru_cache(maxsize=4)
 def step_of(setting: Setting, number: int) -> Step:
+    enlist(setting.catalog.aggregates)
     journal = setting.directory.journal(number)
     assert journal is not None
     return Step(setting, journal)

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.aggregates.registered import with_functions
+from headrace.aggregates.user import DeclaredAggregate
 from headrace.kernel.frames import columns_of
 from headrace.model.arrow import conform
 from headrace.model.errors import UsageError
@@ -86,9 +88,9 @@ class Engine:
         """CREATE STREAM and CREATE TABLE statements; `stream` and `table` then say where the rows come from."""
         self.catalog = parse_script(script, self.catalog).catalog
 
-    def functions(self, functions: Iterable[UserFunction]) -> None:
-        """Python functions that queries may call."""
-        self.catalog = replace(self.catalog, functions=(*self.catalog.functions, *functions))
+    def functions(self, functions: Iterable[UserFunction | DeclaredAggregate]) -> None:
+        """Python functions and aggregates that queries may call."""
+        self.catalog = with_functions(self.catalog, functions)
 
     def stream(
         self,

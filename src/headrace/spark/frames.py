@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from headrace.aggregates.user import DeclaredAggregate
 from headrace.kernel.frames import columns_of, only_time
 from headrace.model.schema import Column, UserFunction
 
@@ -31,7 +32,7 @@ def aggregate_spark(
     name: str,
     event_time: str | None,
     tables: Mapping[str, Any],
-    functions: Iterable[UserFunction],
+    functions: Iterable[UserFunction | DeclaredAggregate],
 ) -> dict[str, DataFrame]:
     """Every window of the queries over a static DataFrame; results are DataFrames."""
     from headrace.spark.engine import Engine

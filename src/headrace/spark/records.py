@@ -76,6 +76,8 @@ class QueryState:
     rows: int = 0
     errors: int = 0
     left_out: int = 0
+    problem: str | None = None
+    """What the code of a user raised last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,4 +244,5 @@ def moved(state: QueryState, closed: Closed) -> QueryState:
         windows=state.windows + closed.windows,
         errors=state.errors + closed.errors,
         left_out=state.left_out + closed.left_out,
+        problem=closed.problem or state.problem,
     )

@@ -16,6 +16,7 @@ from headrace.model.schema import UserFunction
 from headrace.sql.constants import CONSTANT_CASTS
 from headrace.sql.scope import BOUNDS_HINT, NOT_REPLAYABLE, WINDOW_NAMES
 from headrace.sql.spots import allow
+from headrace.sql.user_aggregates import find_aggregate, user_aggregate
 
 if TYPE_CHECKING:
     from headrace.sql.expressions import ExpressionBuilder
@@ -43,10 +44,14 @@ def function(builder: ExpressionBuilder, node: exp.Expression) -> Expression:
     called = SYNONYMS.get(name, name)
     if called in FUNCTIONS and called not in OPERATORS:
         return builder.call(called, arguments_of(builder, node), node)
-    user = builder.scope.catalog.function(name) if name not in RESERVED else None
-    if user is None:
-        raise unknown_function(builder, written, node)
-    return user_call(builder, user, node)
+    if name not in RESERVED:
+        user = builder.scope.catalog.function(name)
+        if user is not None:
+            return user_call(builder, user, node)
+        found = find_aggregate(builder.scope.catalog, name)
+        if found is not None:
+            return user_aggregate(builder, found, row_arguments(builder, node, list(node.expressions)), node)
+    raise unknown_function(builder, written, node)
 
 
 def operator_call(builder: ExpressionBuilder, name: str, node: exp.Expression) -> Expression:
@@ -82,6 +87,7 @@ def unknown_function(builder: ExpressionBuilder, written: str, node: exp.Express
         return builder.fail("window", f"{name}(...) belongs into GROUP BY, on the event time", node, hint)
     known = [*(FUNCTIONS.keys() - OPERATORS), *SYNONYMS, *AGGREGATES, *AGGREGATE_SYNONYMS]
     known += [function.name for function in builder.scope.catalog.functions]
+    known += [aggregate.name for aggregate in builder.scope.catalog.aggregates]
     hint = nearest(written, sorted(known)) or "a Python function can be registered under this name"
     return builder.fail("unknown-name", f"no function '{written}'", node, hint)
 
@@ -116,16 +122,26 @@ def aggregate(builder: ExpressionBuilder, node: exp.Expression, function: str) -
         arguments = []
     elif function == "count" and len(arguments) != 1:
         raise builder.fail("type", "count takes * or one value", node)
-    with builder.scope.of_one_row():
-        built = tuple(builder.build(argument) for argument in arguments)
-    for tree, argument in zip(built, arguments, strict=True):
-        check_row_level(builder, tree, argument)
+    built = row_arguments(builder, node, arguments)
     try:
         if distinct and function not in TAKE_DISTINCT:
             raise ValueError("takes no DISTINCT")
         return make_aggregate(function, built, distinct)
     except ValueError as problem:
         raise builder.fail("type", f"{function} {problem}", node) from None
+
+
+def row_arguments(
+    builder: ExpressionBuilder, node: exp.Expression, arguments: list[exp.Expression]
+) -> tuple[Expression, ...]:
+    """What stands inside an aggregate."""
+    if any(isinstance(argument, exp.Star | exp.Distinct) for argument in arguments):
+        raise builder.fail("type", "an aggregate of your own takes values, not * or DISTINCT", node)
+    with builder.scope.of_one_row():
+        built = tuple(builder.build(argument) for argument in arguments)
+    for tree, argument in zip(built, arguments, strict=True):
+        check_row_level(builder, tree, argument)
+    return built
 
 
 def check_row_level(builder: ExpressionBuilder, tree: Expression, node: exp.Expression) -> None:

@@ -50,7 +50,7 @@ class Counters:
         if not 1 <= self.capacity <= MOST_CAPACITY:
             raise UsageError("sketch-size", f"a summary of {self.capacity} counters can't be kept")
 
-    def columns(self, argument: DataType | None) -> tuple[pa.DataType, ...]:
+    def columns(self, *_arguments: DataType) -> tuple[pa.DataType, ...]:
         return (STATE,)
 
     def lift(self, slots: Slots, count: int, values: pa.Array, weights: pa.Array | None = None) -> Columns:
