@@ -77,6 +77,14 @@ class Source(Protocol):
         ...
 
 
+BY_DICTIONARY = ("counters", "distinct")
+"""Kinds that look at values as items: those of long types come as numbers into a dictionary."""
+
+
+def is_long(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_string(arrow) or pa.types.is_fixed_size_binary(arrow) or pa.types.is_decimal(arrow))
+
+
 class StreamRows:
     """Rows of the stream, with their partners beside them. Each expression is evaluated and coded once."""
 
@@ -98,6 +106,7 @@ class StreamRows:
         self.known_codes: dict[Dimension, Codes] = {}
         self.known_groups: dict[tuple[Expression, ...], Groups] = {}
         self.known_encoded: dict[Expression, Encoded] = {}
+        self.known_ordered: dict[Expression, pa.DictionaryArray] = {}
         self.known_columns: dict[Partial, Columns] = {}
         self.known_addends: dict[Partial, Addends | None] = {}
 
@@ -138,6 +147,17 @@ class StreamRows:
             self.known_encoded[tree] = encode(self.evaluation.evaluate(tree).values)
         return self.known_encoded[tree]
 
+    def ordered(self, tree: Expression) -> pa.DictionaryArray:
+        """The values by an ordered dictionary, made once for all nodes."""
+        if tree not in self.known_ordered:
+            encoded = self.encoded(tree)
+            order = np.asarray(pc.sort_indices(encoded.dictionary))
+            ranks = np.empty(encoded.size, dtype=np.int32)
+            ranks[order], ranks[-1] = np.arange(len(order)), 0
+            codes = pa.array(ranks[encoded.codes], mask=encoded.codes == len(order))
+            self.known_ordered[tree] = pa.DictionaryArray.from_arrays(codes, encoded.dictionary.take(pa.array(order)))
+        return self.known_ordered[tree]
+
     def addends(self, partial: Partial) -> Addends | None:
         if partial not in self.known_addends:
             self.known_addends[partial] = addends(partial, self.columns(partial), len(self.times_us))
@@ -150,6 +170,8 @@ class StreamRows:
         """NULL where the partial's FILTER is not TRUE."""
         if partial not in self.known_columns:
             found = [self.evaluation.evaluate(argument).values for argument in partial.arguments]
+            if partial.filter is None and partial.kind in BY_DICTIONARY and is_long(found[0].type):
+                found[0] = self.ordered(partial.arguments[0])
             if partial.filter is not None:
                 passes = pc.fill_null(self.evaluation.evaluate(partial.filter).values, False)
                 counted = found or [pa.array(np.ones(len(self.times_us), dtype=np.int64))]

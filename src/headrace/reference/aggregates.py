@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from headrace.model.expressions import Aggregate
-from headrace.model.types import BINARY, Value
+from headrace.model.types import BINARY, MAX_BIGINT, Value
 from headrace.reference.functions import EXACT, fit, order_key
 
 SKETCHES = {"quantile_sketch", "relative_sketch", "distinct_sketch"}
@@ -138,17 +138,17 @@ def interpolated(values: list[Any], fraction: float = 0.5) -> float | None:
 
 
 def weighed(values: list[Any], is_weighted: bool) -> tuple[list[tuple[Any, int, int]], int] | None:
-    """Items with their weights, the heaviest first, and the weight of all."""
+    """Items with their weights, the heaviest first, and the weight of all; none is beyond 64 bits."""
     pairs = values if is_weighted else [(value, 1) for value in values]
-    counted = [(value, weight) for value, weight in pairs if value is not None and weight >= 0]
+    counted = [(value, weight) for value, weight in pairs if value is not None and weight > 0]
     if not counted:
         return None
     weights: dict[Any, int] = {}
     shown = {order_key(value): value for value, _ in counted}
     for value, weight in counted:
-        weights[order_key(value)] = weights.get(order_key(value), 0) + weight
+        weights[order_key(value)] = min(weights.get(order_key(value), 0) + weight, MAX_BIGINT)
     ordered = sorted(weights, key=lambda key: (-weights[key], key))
-    return [(shown[key], weights[key], weights[key]) for key in ordered], sum(weights.values())
+    return [(shown[key], weights[key], weights[key]) for key in ordered], min(sum(weights.values()), MAX_BIGINT)
 
 
 def heavy_hitters(values: list[Any], phi: float) -> Any:

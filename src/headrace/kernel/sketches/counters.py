@@ -60,7 +60,8 @@ class Counters:
         amounts, totals = weights_of(values, weights), np.zeros(count, np.int64)
         add_by_slot(readable(slots), amounts, totals)
         errors = np.zeros(count, np.int64)
-        return (self.folded(slots, coded(values), amounts, totals, errors, kind_of(values.type)),)
+        of_values = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        return (self.folded(slots, coded(values), amounts, totals, errors, kind_of(of_values)),)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
         held = unpacked(states[0])

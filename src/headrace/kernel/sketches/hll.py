@@ -136,6 +136,10 @@ class Writing:
 
 def coupons_of(values: pa.Array) -> Coupons:
     """One for each row, 0 for NULL."""
+    if pa.types.is_dictionary(values.type):
+        of_values = np.append(coupons_of(values.dictionary), np.zeros(1, np.uint32))
+        found: Coupons = of_values[values.indices.fill_null(len(values.dictionary)).to_numpy()]
+        return found
     coupons, valid, kind = np.zeros(len(values), np.uint32), counted(values), values.type
     if pa.types.is_null(kind) or not len(values):
         return coupons

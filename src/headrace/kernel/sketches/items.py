@@ -103,7 +103,10 @@ def evenly(count: int, width: int) -> Offsets:
 
 
 def coded(values: pa.Array) -> Coded:
-    """The code of each row; under a NULL it means nothing."""
+    """The code of each row; under a NULL it means nothing. A dictionary must be in order."""
+    if pa.types.is_dictionary(values.type):
+        codes = readable(values.indices.fill_null(0).to_numpy().astype(np.int64))
+        return Coded(codes, comparable(values.dictionary, kind_of(values.type.value_type)))
     kind = kind_of(values.type)
     if kind.width == WORD:
         return Coded(readable(words_of(values, kind)))
