@@ -9,6 +9,18 @@ from headrace.model.expressions import Aggregate, Expression
 
 
 @dataclass(frozen=True, slots=True)
+class Items:
+    """States of a kind that grow with what they have seen: all values, or the distinct ones, up to some number. What
+    one item costs when its state is combined, in additions, and its bytes.
+    """
+
+    are_distinct: bool
+    most: float
+    combine: float
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
 class Traits:
     """What the planner may know of a kind of partial: the cost of folding a row and of combining two, in additions.
 
@@ -21,6 +33,7 @@ class Traits:
     state_bytes: int
     equality: str = "exact"
     error: float = 0.0
+    items: Items | None = None
 
 
 KINDS: Mapping[str, Traits] = {
@@ -29,16 +42,16 @@ KINDS: Mapping[str, Traits] = {
     "min": Traits(1, 1, 8),
     "max": Traits(1, 1, 8),
     "moments": Traits(4, 6, 24, "close"),
-    "values": Traits(20, 200, 256),
+    "values": Traits(20, 50, 8, items=Items(True, 1e9, 20, 12)),
     "all": Traits(1, 1, 1),
     "any": Traits(1, 1, 1),
     "least_by": Traits(20, 20, 17),
     "greatest_by": Traits(20, 20, 17),
-    "multiset": Traits(20, 200, 512, "close"),
-    "quantiles": Traits(20, 1_000, 2_048, "bounded", 0.01),
-    "buckets": Traits(20, 400, 1_024, "bounded", 0.01),
-    "distinct": Traits(10, 400, 1_024, "bounded", 0.05),
-    "counters": Traits(20, 1_000, 2_048, "bounded", 0.004),
+    "multiset": Traits(20, 50, 16, "close", items=Items(True, 1e9, 30, 20)),
+    "quantiles": Traits(15, 300, 40, "bounded", 0.01, Items(False, 1_200, 8, 8)),
+    "buckets": Traits(12, 400, 50, "bounded", 0.01, Items(True, 300, 8, 3)),
+    "distinct": Traits(12, 60, 12, "bounded", 0.05, Items(True, 384, 8, 10)),
+    "counters": Traits(30, 200, 24, "bounded", 0.004, Items(True, 256, 40, 20)),
 }
 PARTIALS_OF: Mapping[str, tuple[str, ...]] = {
     "count": ("count",),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.aggregates.partials import Partial
 from headrace.model.expressions import Call, Expression, walk
@@ -68,19 +68,19 @@ class Cost:
             folds = sum(partial.traits.fold for partial in child.partials) * self.constants.addition_ns
             return self.constants.node_ns + rows * (slot + folds)
         return self.start_ns(parent, child) + self.passing_rows(parent, child) * (
-            slot + self.combine_ns(child.partials)
+            slot + self.combine_ns(child.partials, parent)
         )
 
     def ship(self, node: Node) -> float:
         """Sending the node's rows to the reducers, storing and reading them."""
-        size = KEY_BYTES * (3 + len(node.groups)) + sum(partial.traits.state_bytes for partial in node.partials)
+        size = KEY_BYTES * (3 + len(node.groups)) + sum(self.state_bytes(partial, node) for partial in node.partials)
         return self.sample.rows(node) * (self.constants.ship_row_ns + size * self.constants.ship_byte_ns)
 
     def close(self, shipped: Node, leaf: Leaf) -> float:
         """Combining a shipped node's rows to the windows of the leaf's queries."""
         rows = self.passing_rows(shipped, leaf.node)
         slot = self.key_ns(leaf.node) + self.slot_ns(leaf.node)
-        return rows * sum(overlap(ask.window) * (slot + self.combine_ns(ask.partials)) for ask in leaf.asks)
+        return rows * sum(overlap(ask.window) * (slot + self.combine_ns(ask.partials, shipped)) for ask in leaf.asks)
 
     def coding(self, demands: Iterable[Demand]) -> float:
         """Evaluating and coding each distinct expression once for every row."""
@@ -110,8 +110,28 @@ class Cost:
             return self.constants.dense_ns
         return self.constants.hash_ns if self.sample.rows(node) <= LARGE_TABLE else self.constants.large_hash_ns
 
-    def combine_ns(self, partials: Iterable[Partial]) -> float:
-        return sum(partial.traits.combine for partial in partials) * self.constants.addition_ns
+    def combine_ns(self, partials: Iterable[Partial], node: Node) -> float:
+        """Of the states of one row of a node."""
+        return sum(self.additions(partial, node) for partial in partials) * self.constants.addition_ns
+
+    def additions(self, partial: Partial, node: Node) -> float:
+        items = partial.traits.items
+        return partial.traits.combine + (items.combine * self.items(partial, node) if items else 0.0)
+
+    def state_bytes(self, partial: Partial, node: Node) -> float:
+        items = partial.traits.items
+        return partial.traits.state_bytes + (items.size * self.items(partial, node) if items else 0.0)
+
+    def items(self, partial: Partial, node: Node) -> float:
+        """How many items a state of the node holds: few if the values that meet in it repeat [UDAF 8]."""
+        items, rows = partial.traits.items, self.sample.rows(node)
+        if items is None or not rows:
+            return 0.0
+        seen = self.sample.batch_rows * self.sample.selectivity(node.keep) / rows
+        if items.are_distinct:
+            finer = replace(node, groups=node.groups | {partial.arguments[0]}, partials=frozenset())
+            seen = self.sample.rows(finer) / rows
+        return min(seen, max(items.most, partial.size))
 
     def start_ns(self, parent: Node, child: Node) -> float:
         """Leaves of the same groups are fanned out in one go."""

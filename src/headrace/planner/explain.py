@@ -16,6 +16,7 @@ from headrace.planner.nodes import EVERYTHING
 from headrace.planner.plan import STREAM, Answer, Plan
 from headrace.planner.rewrite import rewrite
 from headrace.planner.shares import Served, fair_shares, serves
+from headrace.planner.strategies import strategy
 from headrace.sql import format_query
 from headrace.windows import slices_per_hour
 
@@ -37,6 +38,7 @@ class NodeDescription(TypedDict):
     filter: str | None
     passes: float
     partials: list[str]
+    states: list[str]
     reads: float
     rows: float
     cost_ns: float
@@ -160,6 +162,11 @@ def describe_node(plan: Plan, place: int, served: Served, printer: NodePrinter, 
         filter=printer.predicate(next(iter(predicates))) if len(predicates) == 1 else None,
         passes=passes,
         partials=sorted(printer.partial(partial) for partial in node.partials),
+        states=sorted(
+            f"{printer.partial(partial)}: {how}"
+            for partial in node.partials
+            if (how := strategy(partial, node, cost)) is not None
+        ),
         reads=cost.sample.batch_rows * passes if parent is None else cost.passing_rows(parent, node),
         rows=planned.rows,
         cost_ns=planned.cost_ns + close_ns,

@@ -68,6 +68,8 @@ def detail_pairs(fold: Fold) -> Iterator[tuple[str, str]]:
     if any(node["predicates"] for node in fold.nodes):
         yield "filter", filter_text(first) if len(fold.nodes) == 1 else "each its own"
     yield "partials", ", ".join(first["partials"])
+    if first["states"]:
+        yield "states", "; ".join(first["states"])
     yield "serves", fold_names(fold.queries)
 
 
