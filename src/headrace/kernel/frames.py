@@ -11,12 +11,12 @@ import pyarrow as pa
 from headrace.aggregates.registered import with_functions
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.kernel.answering import answer
-from headrace.model.arrow import as_stream, conform, for_people
+from headrace.model.arrow import as_stream, conform, for_people, is_bytes
 from headrace.model.chaining import in_order
 from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
-from headrace.model.types import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, decimal
+from headrace.model.types import BIGINT, BINARY, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, decimal
 from headrace.planner.sampling import Data
 from headrace.sql import parse_next
 
@@ -28,6 +28,7 @@ TYPES: tuple[tuple[Callable[[pa.DataType], bool], DataType], ...] = (
     (pa.types.is_string, STRING),
     (pa.types.is_large_string, STRING),
     (pa.types.is_string_view, STRING),
+    (is_bytes, BINARY),
 )
 
 
