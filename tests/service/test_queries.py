@@ -13,7 +13,7 @@ import pytest
 from headrace.service.init import FILES
 from headrace.service.jobs import catalog_of, read_job, script_of
 from headrace.spark.context import ResultFolder, Setting
-from headrace.spark.directory import prepare
+from headrace.spark.directory import open_directory, prepare
 from headrace.spark.local import InProcess
 from headrace.spark.registry import requests
 from headrace.spark.stepping import Input, Stepper
@@ -143,6 +143,21 @@ def test_without_an_engine_the_request_waits(headrace: CommandLine, job: Path, s
     assert "requests that wait for a step: add volume" in headrace("queries", "list", job).err
     stepper.step(Input())
     assert list(listed(headrace, job)) == ["large_trades", "volume"]
+
+
+def test_a_query_over_results_is_asked_for_where_these_are_read(
+    headrace: CommandLine, job: Path, stepper: Stepper
+) -> None:
+    sql = "SELECT count(*) AS n FROM large_trades [RANGE '1 hour']"
+    outcome = headrace("queries", "add", job, "hourly", sql, "--wait", 0)
+    assert outcome.status == 0, outcome.err
+    state = read_job(job).state / "large_trades"
+    (request,) = requests(open_directory(state))
+    assert (request.action, request.name, request.sql) == ("add", "hourly", sql)
+    assert requests(stepper.directory) == []
+    assert "add hourly" in headrace("queries", "list", job).err
+    refused = headrace("queries", "add", job, "daily", "SELECT count(*) AS n FROM hourl [RANGE '1 day']")
+    assert "no stream or table 'hourl'" in refused.err
 
 
 def test_a_query_that_came_late_tells_when_its_first_window_ends(

@@ -150,7 +150,8 @@ def script_of(job: Job) -> Script:
     found = Script(catalog, ())
     for path in job.queries:
         report: list[HeadraceError] = []
-        script = read_script(read_text(str(path)), catalog, report)
+        readable = {named.name: named.query for named in found.queries}
+        script = read_script(read_text(str(path)), catalog, report, readable)
         check_report(report)
         if len(script.catalog.relation_names()) > len(catalog.relation_names()):
             raise UsageError("job", f"{path} declares streams or tables", hint=f"{job.schema} is the place for them")
@@ -158,6 +159,7 @@ def script_of(job: Job) -> Script:
         for named in script.queries:
             if named.name.lower() in known:
                 raise UsageError("job", f"{path}: there is a query '{named.name}' in another file already")
+        catalog = script.catalog
         found = Script(catalog, (*found.queries, *script.queries))
     return found
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.model.errors import UsageError, nearest, printable
+from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.model.time import format_timestamp
 from headrace.model.windows import AnyWindow
@@ -23,11 +24,11 @@ from headrace.service.jobs import Job, catalog_of, read_job, script_of
 from headrace.service.live import print_wide
 from headrace.service.requesting import answer_within, state_of_stream, told
 from headrace.service.scripts import read_text
-from headrace.spark.directory import Directory, open_directory
+from headrace.spark.directory import Directory, open_directory, prepare
 from headrace.spark.records import Commit, QueryState
 from headrace.spark.registry import ask, check_name, read_registry, requests
 from headrace.spark.time import ENDED_US, later
-from headrace.sql import parse_query
+from headrace.sql import format_stream, parse_next
 from headrace.windows.instances import bounds_of, last_ending
 
 SQL_WIDTH = 60
@@ -158,11 +159,28 @@ def request(action: str, job: Job, name: str, sql: str | None, wait_s: float) ->
     if sql is None:
         directory, sql = holder(job, catalog, name), ""
     else:
-        query = parse_query(sql, catalog)
-        directory = state_of_stream(job, query.stream)
+        directory = directory_for(job, catalog, sql)
     answer = answer_within(directory, ask(directory, action, name, sql), wait_s)
     click.echo(told(f"{name}: {DONE[action]}", answer, directory, wait_s))
     warn_of_file(action, job, name)
+
+
+def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
+    """The state of the stream that the query reads. For results that nobody read before, it is made."""
+    known: dict[str, Query] = {}
+    held: dict[str, Directory] = {}
+    for _, directory in directories(job, catalog):
+        commit = directory.last_commit()
+        values = read_registry(directory.root, commit.registry).values if commit else {}
+        known |= values
+        held |= dict.fromkeys(values, directory)
+    whole, query = parse_next(sql, catalog, known)
+    stream = whole.stream(query.stream)
+    if stream is None or stream.derived is None or (job.state / stream.name / "format.json").exists():
+        return state_of_stream(job, query.stream)
+    upstream = held[stream.name]
+    commit = upstream.last_commit()
+    return prepare(job.state / stream.name, format_stream(stream), upstream.reducers, commit.step if commit else 0)
 
 
 DONE = {"add": "added", "drop": "dropped", "replace": "replaced"}
@@ -188,10 +206,12 @@ def holder(job: Job, catalog: Catalog, name: str) -> Directory:
 
 
 def directories(job: Job, catalog: Catalog) -> Iterator[tuple[str, Directory]]:
-    """The states of those streams that have been run."""
-    for stream in catalog.streams:
-        if (job.state / stream.name / "format.json").exists():
-            yield stream.name, open_directory(job.state / stream.name)
+    """The states of those streams that have been run, and of results that queries read."""
+    names = [stream.name for stream in catalog.streams]
+    others = sorted(path.parent.name for path in job.state.glob("*/format.json") if path.parent.name not in names)
+    for name in (*names, *others):
+        if (job.state / name / "format.json").exists():
+            yield name, open_directory(job.state / name)
 
 
 # How far the queries are

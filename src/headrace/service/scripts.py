@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.aggregates.registered import with_functions
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.model.errors import HeadraceError, UsageError
+from headrace.model.query import Query
 from headrace.model.schema import Catalog, UserFunction
 from headrace.sql import Script, ScriptReader
 
@@ -48,9 +50,11 @@ def read_functions(path: str | None) -> Catalog:
     return with_functions(Catalog(), found)
 
 
-def read_script(text: str, catalog: Catalog, report: list[HeadraceError]) -> Script:
+def read_script(
+    text: str, catalog: Catalog, report: list[HeadraceError], readable: Mapping[str, Query] | None = None
+) -> Script:
     """What of `text` can be read; the mistakes go into `report`, each with its spot."""
-    reader = ScriptReader(text, catalog)
+    reader = ScriptReader(text, catalog, readable)
     report += [outcome for outcome in reader.statements() if isinstance(outcome, HeadraceError)]
     return reader.script()
 
