@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.aggregates.class_checks import declared
 from headrace.aggregates.declarations import (
     AggregateDeclaration,
     ExtractorDeclaration,
     bound,
-    declared,
     parse_declarations,
 )
 from headrace.aggregates.laws import user_aggregate
 from headrace.aggregates.user import UserAggregate, extractor
 from headrace.model.errors import HeadraceError, QueryError, UsageError
 from headrace.model.types import ADDRESS, BIGINT, DOUBLE, STRING, decimal
+from tests.aggregates.sums import Buffer, High, Sum
 
 MEDIAN = AggregateDeclaration("approx_median", BIGINT, (BIGINT,), "low_approx_med", "high_approx_med")
 
@@ -173,25 +172,6 @@ def outcome(text: str) -> tuple[AggregateDeclaration, ...] | QueryError:
 # What a class declares
 
 
-class Sum(UserAggregate):
-    arguments: ClassVar[Sequence[str]] = ("DOUBLE",)
-    returns = "DOUBLE"
-    state: ClassVar[Mapping[str, str]] = {"total": "DOUBLE"}
-    equality = "close"
-
-    def initialize(self) -> Any:
-        return {"total": 0.0}
-
-    def update(self, state: Any, value: float) -> Any:
-        return {"total": state["total"] + value}
-
-    def merge(self, left: Any, right: Any) -> Any:
-        return {"total": left["total"] + right["total"]}
-
-    def output(self, state: Any) -> Any:
-        return state["total"]
-
-
 def test_a_declaration_is_a_value() -> None:
     assert declared(Sum) == declared(Sum())
     assert hash(declared(Sum)) == hash(declared(Sum))
@@ -263,31 +243,6 @@ def test_extractors_are_declared_by_their_methods() -> None:
 
 
 # Both together
-
-
-class Buffer(Sum):
-    name = "buffer"
-    state: ClassVar[Mapping[str, str]] = {"values": "ARRAY<DOUBLE>"}
-
-    def initialize(self) -> Any:
-        return {"values": []}
-
-    def update(self, state: Any, value: float) -> Any:
-        return {"values": [*state["values"], value]}
-
-    def merge(self, left: Any, right: Any) -> Any:
-        return {"values": left["values"] + right["values"]}
-
-    def output(self, state: Any) -> Any:
-        return math.fsum(state["values"])
-
-    def full(self, state: Any) -> bool:
-        return len(state["values"]) > 3
-
-
-class High(Sum):
-    def raise_(self, low: Any) -> Any:
-        return {"total": math.fsum(low["values"])}
 
 
 def test_a_declaration_finds_its_classes() -> None:

@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aggregates.declarations import declared, state_type
-from headrace.aggregates.laws import equal
-from headrace.aggregates.user import Failed, StateForm, UserAggregate, described, isolated, lowered
+from headrace.aggregates.class_checks import declared, state_type
+from headrace.aggregates.law_trials import equal
+from headrace.aggregates.user import lowered
+from headrace.aggregates.user_states import Failed, StateForm, described, isolated
 from headrace.model.types import MAX_BIGINT, MIN_BIGINT
+from tests.aggregates.sums import Buffer, Sum
 
 BIGINTS = st.integers(MIN_BIGINT, MAX_BIGINT)
 DOUBLES = st.floats()
@@ -182,40 +184,6 @@ def test_what_is_no_exception_goes_through() -> None:
 
 
 # Folding
-
-
-class Sum(UserAggregate):
-    arguments: ClassVar[Sequence[str]] = ("DOUBLE",)
-    returns = "DOUBLE"
-    state: ClassVar[Mapping[str, str]] = {"total": "DOUBLE"}
-    equality = "close"
-
-    def initialize(self) -> Any:
-        return {"total": 0.0}
-
-    def update(self, state: Any, value: float) -> Any:
-        return {"total": state["total"] + value}
-
-    def merge(self, left: Any, right: Any) -> Any:
-        return {"total": left["total"] + right["total"]}
-
-    def output(self, state: Any) -> Any:
-        return state["total"]
-
-
-class Buffer(Sum):
-    """The low level; it is full after four rows."""
-
-    state: ClassVar[Mapping[str, str]] = {"values": "ARRAY<DOUBLE>"}
-
-    def initialize(self) -> Any:
-        return {"values": []}
-
-    def update(self, state: Any, value: float) -> Any:
-        return {"values": [*state["values"], value]}
-
-    def full(self, state: Any) -> bool:
-        return len(state["values"]) >= 4
 
 
 class BatchBuffer(Buffer):

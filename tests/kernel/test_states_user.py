@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aggregates.laws import register
+from headrace.aggregates.laws import user_aggregate
 from headrace.aggregates.user import UserAggregate, extractor
 from headrace.kernel.states_columns import Slots
 from headrace.kernel.states_user import UserState, lower
@@ -78,7 +78,7 @@ class Values(UserAggregate):
         return " ".join(state["values"]) or None
 
 
-ROWS, BATCH, VALUES = (UserState(register(one)) for one in (Logs, BatchLogs, Values))
+ROWS, BATCH, VALUES = (UserState(user_aggregate(one)) for one in (Logs, BatchLogs, Values))
 both = pytest.mark.parametrize("state", [ROWS, BATCH], ids=["rows", "batch"])
 
 
@@ -173,7 +173,7 @@ def test_nulls_and_nan_for_those_who_take_them() -> None:
         def output(self, state: State) -> float | None:
             return float(state["rows"])
 
-    state = UserState(register(Missing))
+    state = UserState(user_aggregate(Missing))
     (column,) = state.lift(slots_of(0, 0, 1, 1), 3, pa.array([None, NAN, 1.0, None]))
     assert results(state, column) == [2.0, 1.0, 0.0]
 
@@ -204,7 +204,7 @@ def test_the_first_message_is_kept() -> None:
                 raise KeyError(f"row {value}")
             return super().update(state, value)
 
-    state = UserState(register(Named))
+    state = UserState(user_aggregate(Named))
     (column,) = state.lift(slots_of(0, 1, 1), 2, pa.array([-1.0, -2.0, -3.0]))
     assert [each["failure"] for each in column.to_pylist()] == [
         "update: KeyError: 'row -1.0'",
@@ -231,7 +231,7 @@ def test_merge_and_output_are_isolated_too(step: str) -> None:
             if here == step and rows > 1_000:
                 raise RuntimeError("too many")
 
-    state = UserState(register(Late))
+    state = UserState(user_aggregate(Late))
     slots = np.repeat(slots_of(0, 1, 2), [600, 600, 5])
     lifted = state.lift(slots, 3, pa.array(np.full(len(slots), 2.0)))
     (column,) = state.combine(slots_of(0, 0, 1), 2, lifted)
@@ -285,7 +285,7 @@ def test_a_result_that_does_not_fit_its_type_fails() -> None:
         def output(self, state: State) -> Any:
             return state["rows"] if state["rows"] < 1_000 else 0.5
 
-    state = UserState(register(Whole))
+    state = UserState(user_aggregate(Whole))
     slots = np.repeat(slots_of(0, 1), [1_000, 3])
     (column,) = state.lift(slots, 2, pa.array(np.full(len(slots), 2.0)))
     found = lower(state.aggregate, column)

@@ -14,8 +14,9 @@ from headrace.kernel.answering import answer
 from headrace.model.expressions import Aggregate
 from headrace.model.query import Query
 from headrace.sql import parse_query
+from tests.oracle.plans import plans
 from tests.oracle.tables import Row, tables
-from tests.oracle.test_kernel import CATALOG, MAX_EMPTY, data_of, from_kernel, from_reference, plans
+from tests.oracle.test_kernel import CATALOG, MAX_EMPTY, data_of, from_kernel, from_reference
 
 CALLS = [
     "approx_median({n})",

@@ -29,6 +29,7 @@ def node(number: int, parent: int | None, name: str, *, inner: bool, shipped: bo
         filter=f"{name} > 3",
         passes=0.5,
         partials=[f"sum({name})"],
+        states=[],
         reads=1_000.0 * number,
         rows=float(number),
         cost_ns=1e6,

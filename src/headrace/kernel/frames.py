@@ -12,7 +12,7 @@ from headrace.aggregates.registered import with_functions
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.kernel.answering import answer
 from headrace.model.arrow import as_stream, conform, for_people, is_bytes
-from headrace.model.chaining import in_order
+from headrace.model.chaining import rounds
 from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
@@ -52,13 +52,12 @@ def aggregate_frame(
         catalog, parsed[query] = parse_next(text, catalog, parsed)
     known = {table.name: conform(beside[table.name], table.columns) for table in declared}
     answers: dict[str, pa.Table] = {}
-    for each in in_order(parsed.values(), catalog):
+    for each, ready in rounds(parsed, catalog):
         read = conform(rows, stream.columns) if each == stream else as_stream(answers[each.name], each)
-        asked = {query: value for query, value in parsed.items() if value.stream == each.name}
         results = {
             other.name: as_stream(answers[other.name], other) for other in catalog.derived if other.name in answers
         }
-        found = answer(Data(catalog, each, read, known | results), asked)
+        found = answer(Data(catalog, each, read, known | results), {query: parsed[query] for query in ready})
         answers |= {query: closed.table for query, closed in found.closed.items()}
     back = RETURNED.get(library(frame), lambda table: table)
     return {query: back(for_people(answers[query], parsed[query].result_columns())) for query in parsed}

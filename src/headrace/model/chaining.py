@@ -6,7 +6,7 @@ nor future ones, and its watermark is how far the windows of the query are close
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, tzinfo
 
@@ -49,15 +49,22 @@ def upstreams(query: Query, catalog: Catalog) -> tuple[str, ...]:
     return tuple(each.name for each in found if each is not None and each.derived is not None)
 
 
-def readers_of(name: str, queries: Mapping[str, Query], catalog: Catalog) -> list[str]:
-    return [other for other, query in queries.items() if name in upstreams(query, catalog)]
+def place_of(query: Query, catalog: Catalog) -> str:
+    """What the state of the query's pipeline is called: its stream, and the results that are joined to it."""
+    joined = sorted({name for name in upstreams(query, catalog) if name != query.stream})
+    return "+".join((query.stream, *joined))
 
 
-def in_order(queries: Iterable[Query], catalog: Catalog) -> list[Stream]:
-    """The streams that queries read, those of results behind what they are results of."""
-    wanted = dict.fromkeys(query.stream.lower() for query in queries)
-    every = [*catalog.streams, *catalog.derived]
-    return [stream for stream in every if stream.name.lower() in wanted]
+def rounds(queries: Mapping[str, Query], catalog: Catalog) -> Iterator[tuple[Stream, list[str]]]:
+    """The queries stream by stream, each when the results that it needs are there."""
+    waiting = dict(queries)
+    while waiting:
+        ready = [name for name, query in waiting.items() if not waiting.keys() & set(upstreams(query, catalog))]
+        first = catalog.stream(waiting[ready[0]].stream)
+        assert first is not None
+        taken = [name for name in ready if waiting[name].stream == first.name]
+        yield first, taken
+        waiting = {name: query for name, query in waiting.items() if name not in taken}
 
 
 def with_upstreams(names: Iterable[str], queries: Mapping[str, Query], catalog: Catalog) -> set[str]:

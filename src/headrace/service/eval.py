@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import rich_click as click
 from headrace.kernel.answering import answer as answer_with_kernel
 from headrace.kernel.compiling import telling
 from headrace.model.arrow import as_stream, from_rows, plain_values, to_rows
-from headrace.model.chaining import in_order, with_upstreams
+from headrace.model.chaining import rounds, with_upstreams
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.model.schema import Catalog, Stream, Table
 from headrace.model.types import Value
@@ -95,8 +95,8 @@ def evaluate(
     chosen = [named.name for named in choose(script, only)]
     asked = {name: answer.named.query for name, answer in known.items()}
     needed = with_upstreams(chosen, asked, script.catalog)
-    for stream in in_order((asked[name] for name in needed), script.catalog):
-        run(script, stream, {name: known[name] for name in asked if name in needed}, folder, engine)
+    for stream, ready in rounds({name: asked[name] for name in asked if name in needed}, script.catalog):
+        run(script, stream, ready, known, folder, engine)
     answers = [known[name] for name in chosen]
     if out is None:
         for answer in answers:
@@ -129,9 +129,11 @@ def choose(script: Script, only: tuple[str, ...]) -> list[NamedQuery]:
     return [named for named in script.queries if not wanted or named.name.lower() in wanted]
 
 
-def run(script: Script, stream: Stream, known: dict[str, Answer], folder: Path, engine: str) -> None:
-    """Answer the queries of one stream."""
-    answers = {name: answer for name, answer in known.items() if answer.named.query.stream == stream.name}
+def run(
+    script: Script, stream: Stream, ready: Iterable[str], known: dict[str, Answer], folder: Path, engine: str
+) -> None:
+    """Answer queries of one stream."""
+    answers = {name: known[name] for name in ready}
     joined = dict.fromkeys(join.table for answer in answers.values() for join in answer.named.query.joins)
     tables = {name: rows_of(relation(script.catalog, name), known, folder) for name in joined}
     ENGINES[engine](Data(script.catalog, stream, rows_of(stream, known, folder), tables), answers)

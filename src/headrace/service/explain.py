@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import rich_click as click
 
+from headrace.kernel.answering import answer
+from headrace.model.arrow import as_stream, for_people
 from headrace.model.errors import UsageError, nearest
 from headrace.model.query import Query
 from headrace.model.schema import Stream, Table
@@ -161,7 +163,7 @@ def read_constants(path: str | None) -> Constants:
 def by_stream(script: Script, added: Query | None) -> list[Part]:
     """The streams that queries read, with their queries and the one to be added, if it reads the stream too."""
     parts: list[Part] = []
-    for stream in script.catalog.streams:
+    for stream in (*script.catalog.streams, *script.catalog.derived):
         queries = {named.name: named.query for named in script.queries if named.query.stream == stream.name}
         if queries:
             parts.append((stream, queries, added if added is not None and added.stream == stream.name else None))
@@ -176,9 +178,7 @@ def describe_stream(
     script: Script, stream: Stream, queries: Mapping[str, Query], added: Query | None, rows_of: RowsOf, setting: Setting
 ) -> PlanDescription:
     everything = [*queries.values(), *([] if added is None else [added])]
-    needed = {join.table for query in everything for join in query.joins}
-    tables = {table.name: rows_of(table) for table in script.catalog.tables if table.name in needed}
-    data = Data(script.catalog, stream, rows_of(stream), tables)
+    data = data_of(script, stream, everything, rows_of)
     cost = Cost(draw(data, everything, setting.batch_rows, seed=setting.seed), setting.constants)
     plan = make_plan({name: demand(query) for name, query in queries.items()}, cost, Effort(seed=setting.seed))
     description = describe(plan, queries, cost)
@@ -187,6 +187,27 @@ def describe_stream(
         after = add_query(plan, name, demand(added), cost)
         description["added"] = explain_addition(plan, after, name, {**queries, name: added}, cost)
     return description
+
+
+def data_of(script: Script, stream: Stream, queries: Iterable[Query], rows_of: RowsOf) -> Data:
+    """The rows of the stream and of the tables that the queries join. Results are computed from rows below them."""
+    catalog = script.catalog
+    needed = {join.table for query in queries for join in query.joins}
+    tables = {table.name: rows_of(table) for table in catalog.tables if table.name in needed}
+    tables |= {other.name: results(script, other, rows_of) for other in catalog.derived if other.name in needed}
+    rows = rows_of(stream) if stream.derived is None else results(script, stream, rows_of)
+    return Data(catalog, stream, rows, tables)
+
+
+def results(script: Script, stream: Stream, rows_of: RowsOf) -> pa.Table:
+    query = next(named.query for named in script.queries if named.name == stream.name)
+    source = script.catalog.stream(query.stream)
+    assert source is not None
+    found = answer(data_of(script, source, [query], rows_of), {stream.name: query}).closed[stream.name]
+    if not found.table.num_rows:
+        hint = "more rows, or shorter windows, are needed"
+        raise UsageError("no-data", f"{stream.name} has no results over these rows", hint=hint)
+    return as_stream(for_people(found.table, query.result_columns()), stream)
 
 
 def free_name(queries: Mapping[str, Query]) -> str:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headrace.model.chaining import place_of
 from headrace.model.errors import UsageError, nearest, printable
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
@@ -24,6 +25,7 @@ from headrace.service.jobs import Job, catalog_of, read_job, script_of
 from headrace.service.live import print_wide
 from headrace.service.requesting import answer_within, state_of_stream, told
 from headrace.service.scripts import read_text
+from headrace.spark.chaining import beginning_of
 from headrace.spark.directory import Directory, open_directory, prepare
 from headrace.spark.records import Commit, QueryState
 from headrace.spark.registry import ask, check_name, read_registry, requests
@@ -175,12 +177,12 @@ def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
         known |= values
         held |= dict.fromkeys(values, directory)
     whole, query = parse_next(sql, catalog, known)
-    stream = whole.stream(query.stream)
-    if stream is None or stream.derived is None or (job.state / stream.name / "format.json").exists():
-        return state_of_stream(job, query.stream)
+    stream, place = whole.stream(query.stream), place_of(query, whole)
+    if stream is None or stream.derived is None or (job.state / place / "format.json").exists():
+        return state_of_stream(job, place)
     upstream = held[stream.name]
-    commit = upstream.last_commit()
-    return prepare(job.state / stream.name, format_stream(stream), upstream.reducers, commit.step if commit else 0)
+    beginning = beginning_of(stream, upstream.last_commit())
+    return prepare(job.state / place, format_stream(stream), upstream.reducers, beginning)
 
 
 DONE = {"add": "added", "drop": "dropped", "replace": "replaced"}

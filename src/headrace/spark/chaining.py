@@ -6,7 +6,8 @@ closed: nothing that ends earlier can come any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -21,11 +22,12 @@ from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Stream
 from headrace.model.types import TIMESTAMP
-from headrace.spark.directory import Directory, prepare
+from headrace.spark.directory import Beginning, Directory, open_directory, prepare, read_format
 from headrace.spark.disk import make_folder
 from headrace.spark.inputs import InputFile
 from headrace.spark.pipeline import Pipeline
-from headrace.spark.records import QueryState
+from headrace.spark.records import Commit, QueryState
+from headrace.spark.registry import requests
 from headrace.spark.stepping import Stepper
 from headrace.spark.time import ENDED_US, later
 from headrace.sql import format_stream
@@ -52,6 +54,23 @@ class Chain:
     def holder(self, name: str) -> Stepper | None:
         """Who answers the query."""
         return next((each for each in self.steppers() if name in each.registry.values or name in each.first), None)
+
+    def check_names(self) -> None:
+        """A name stands for one query, whatever it reads."""
+        seen: set[str] = set()
+        for stepper in self.steppers():
+            names = stepper.registry.values.keys() | stepper.first.keys()
+            for name in sorted(names & seen):
+                hint = "drop the old one, or give the new one another name"
+                raise UsageError("query-exists", f"there is a query '{name}' already, over other rows", hint=hint)
+            seen |= names
+
+    def is_stale(self, pipeline: Pipeline) -> bool:
+        """Whether it is of results that nobody reads and that are not the same any more."""
+        stepper, stream = pipeline.stepper, pipeline.stream
+        if stream.derived is None or stepper.registry.queries or stepper.first or requests(stepper.directory):
+            return False
+        return self.holder(stream.name) is None or self.results(stream.name).stream != stream
 
     def readers(self, name: str) -> list[str]:
         return [
@@ -123,43 +142,71 @@ def step_of_file(path: Path) -> int:
     return int(path.name.split("-")[1].split(".")[0])
 
 
-def prepare_results(state: Path, results: Results, reducers: int, after: int) -> Directory:
-    """The state of a stream of results; anew it begins behind a step. Nothing is made if they can't be read."""
+def prepare_results(state: Path, place: str, results: Results, reducers: int) -> Directory:
+    """The state of a stream of results; anew it begins with those to come. One of other results, which nobody reads any
+    more, makes way for it. Nothing is made if they can't be read.
+    """
     make_folder(results.folder)
-    return prepare(state / results.stream.name, format_stream(results.stream), reducers, after)
+    root, declaration = state / place, format_stream(results.stream)
+    path = root / "format.json"
+    if path.exists() and read_format(path)["declaration"] != declaration and not has_readers(root):
+        shutil.rmtree(root)
+    return prepare(root, declaration, reducers, beginning_of(results.stream, results.stepper.commit))
+
+
+def beginning_of(stream: Stream, commit: Commit | None) -> Beginning:
+    """Behind the last window of the results that is closed."""
+    assert stream.derived is not None
+    if commit is None or commit.closed_us is None:
+        return Beginning(commit.step if commit else 0)
+    last = last_ending(stream.derived.window, commit.closed_us)
+    return Beginning(commit.step, int(bounds_of(stream.derived.window, np.array([last]))[1][0]))
+
+
+def has_readers(root: Path) -> bool:
+    """Whether there are queries in the state, or asked for."""
+    directory = open_directory(root)
+    commit = directory.last_commit()
+    return bool(requests(directory)) or (commit is not None and bool(commit.queries))
 
 
 class Upstream:
     """What a pipeline of results waits for: the query's results since a step of its own, and those joined to it."""
 
-    def __init__(self, results: Results, after: int, find: Callable[[str], Results]) -> None:
+    def __init__(self, results: Results, joined: Sequence[Results], beginning: Beginning) -> None:
         self.results = results
-        self.after = after
-        self.find = find
+        self.joined = joined
+        self.beginning = beginning
 
-    def joined(self, queries: Mapping[str, Query]) -> list[Results]:
-        names = {join.table for query in queries.values() for join in query.joins}
-        own = self.results.stepper.setting.catalog
-        return [self.find(name) for name in sorted(names) if own.table(name) is None]
-
-    def closed_us(self, queries: Mapping[str, Query]) -> int | None:
+    def closed_us(self) -> int | None:
         """Up to where all of them are closed; None if one has not begun."""
-        closed = [each.closed_us for each in (self.results, *self.joined(queries))]
+        closed = [each.closed_us for each in (self.results, *self.joined)]
         return None if None in closed else min(each for each in closed if each is not None)
+
+    def known_us(self, left: Sequence[InputFile], closed_us: int | None) -> int | None:
+        """The watermark when all files but those left are read: these hold windows in the order of their steps."""
+        if closed_us is None or not left:
+            return closed_us
+        first = min(step_of_file(Path(file.path)) for file in left)
+        ends = [self.ends(file) for file in left if step_of_file(Path(file.path)) == first]
+        earliest = [int(pc.min(each).cast(pa.int64()).as_py()) for each in ends if len(each)]
+        return min([closed_us, *(end - 1 for end in earliest)])
+
+    def ends(self, file: InputFile) -> pa.ChunkedArray:
+        assert self.results.stream.derived is not None
+        return pq.read_table(file.path, columns=[self.results.stream.derived.end]).column(0)
 
     def accepts(self, file: InputFile, closed_us: int | None) -> bool:
         """Whether the file's windows are closed everywhere."""
         if closed_us is None:
             return False
-        assert self.results.stream.derived is not None
-        ends = pq.read_table(file.path, columns=[self.results.stream.derived.end]).column(0)
-        last = pc.max(ends).cast(pa.int64()).as_py()
+        last = pc.max(self.ends(file)).cast(pa.int64()).as_py()
         return last is None or last <= closed_us
 
     def is_ours(self, file: InputFile) -> bool:
         """Results of this query, and not of one that had its name before."""
         path = Path(file.path)
-        return step_of_file(path) > self.after and "-former-" not in path.name
+        return step_of_file(path) > self.beginning.step and "-former-" not in path.name
 
-    def tables(self, queries: Mapping[str, Query], since_us: int | None) -> dict[str, pa.Table]:
-        return {each.stream.name: each.ending_after(since_us) for each in self.joined(queries)}
+    def tables(self, since_us: int | None) -> dict[str, pa.Table]:
+        return {each.stream.name: each.ending_after(since_us) for each in self.joined}

@@ -18,7 +18,7 @@ from headrace.spark.mapping import Counted
 from headrace.spark.records import Commit, Journal, Manifest, QueryState, ResultFile, SliceFile, Span, Totals
 from headrace.spark.reducing import ORDER, Reduced, is_merged, state_of
 from headrace.spark.staging import begin_sync_staged, stage_results
-from headrace.spark.time import ENDED_US, later, moved_partitions, moved_watermark, needed_from, with_span
+from headrace.spark.time import ENDED_US, earlier, later, moved_partitions, moved_watermark, needed_from, with_span
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,11 @@ class Outcome:
             ended=journal.ended or (before is not None and before.ended),
             partitions=partitions,
             queries=self.query_states(results),
-            spans=with_span(before.spans if before else (), self.span(), forgotten_us),
+            spans=with_span(before.spans if before else (), self.span(), needed_us),
+            needed_us=needed_us,
             forgotten_us=forgotten_us,
-            slices=live_slices(before, self.manifests, forgotten_us),
+            lowest_us=earlier(before.lowest_us if before else None, counted.start_us),
+            slices=live_slices(before, self.manifests, needed_us),
             results=results,
             rejected=tuple(counted.rejected),
             totals=before.totals.plus(totals) if before else totals,
@@ -150,11 +152,9 @@ def closed_after(journal: Journal) -> int | None:
     return ENDED_US if journal.ended else journal.watermark_us
 
 
-def live_slices(
-    before: Commit | None, manifests: Sequence[Manifest], forgotten_us: int | None
-) -> tuple[SliceFile, ...]:
+def live_slices(before: Commit | None, manifests: Sequence[Manifest], needed_us: int | None) -> tuple[SliceFile, ...]:
     """Those that were there and those that came, without what was put together and what nobody needs."""
     compacted = {each.reducer for each in manifests if each.compacted}
     kept = [file for file in (before.slices if before else ()) if file.reducer not in compacted]
     kept += [file for manifest in manifests for file in manifest.slices]
-    return tuple(file for file in kept if forgotten_us is None or file.end_us > forgotten_us)
+    return tuple(file for file in kept if needed_us is None or file.end_us > needed_us)

@@ -44,6 +44,8 @@ class Setting:
     results: tuple[ResultFolder, ...]
     on_bad_file: str = "stop"
     max_empty: int = 1_000
+    since_us: int | None = None
+    """For a stream of results: what was closed before it began is not there."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Setting) and self.id == other.id

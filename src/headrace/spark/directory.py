@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -156,15 +156,23 @@ def read_arrow(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.py_buffer(read_file(path, path.stem))).read_all()
 
 
-def prepare(root: Path, declaration: str, reducers: int, after: int = 0) -> Directory:
-    """A new state directory, or the one that is there: its number of reducers stays, and it must be of this stream.
-    One of results reads those of steps `after` that one.
-    """
+class Beginning(NamedTuple):
+    """Where a stream of results begins: behind a step of those results, which were closed up to a time."""
+
+    step: int = 0
+    time_us: int | None = None
+
+
+FIRST = Beginning()
+
+
+def prepare(root: Path, declaration: str, reducers: int, beginning: Beginning = FIRST) -> Directory:
+    """A new state directory, or the one that is there: its number of reducers stays, and it must be of this stream."""
     make_folder(root)
     for name in FOLDERS:
         make_folder(root / name)
     path = root / "format.json"
-    document = {"version": FORMAT_VERSION, "reducers": reducers, "declaration": declaration, "after": after}
+    document = {"version": FORMAT_VERSION, "reducers": reducers, "declaration": declaration, "beginning": beginning}
     if any((root / "commits").iterdir()) and not path.exists():
         raise DamagedError(path, "is missing")
     create_file(path, to_record(document))

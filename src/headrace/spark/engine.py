@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -18,14 +17,15 @@ from headrace.aggregates.registered import with_functions
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.kernel.frames import columns_of
 from headrace.model.arrow import conform
+from headrace.model.chaining import place_of
 from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
 from headrace.model.time import parse_duration
-from headrace.spark.chaining import Chain, Upstream, prepare_results
+from headrace.spark.chaining import Chain, Upstream, has_readers, prepare_results
 from headrace.spark.context import ResultFolder, Setting
-from headrace.spark.directory import prepare, read_format
-from headrace.spark.disk import local_path, make_folder
+from headrace.spark.directory import Beginning, prepare, read_format
+from headrace.spark.disk import local_path
 from headrace.spark.frames import frame_columns
 from headrace.spark.inputs import Source, list_files, read_table
 from headrace.spark.pipeline import Pipeline
@@ -184,41 +184,57 @@ class Engine:
                 if feed is None:
                     problem = f"say where the rows of {stream.name} come from: engine.stream(name, source)"
                     raise UsageError("stream", problem)
-                run.pipelines.append(self.pipeline(stream, feed, run.chain))
+                run.pipelines.append(self.pipeline(stream, feed, run.chain, stream.name))
             self.discover(run)
+            run.chain.check_names()
+            run.is_made = True
         except BaseException:
             run.close()
             raise
         return run
 
     def discover(self, run: Run) -> None:
-        """Add pipelines for results that queries read: those that were added here, or have a state already."""
-        read = {query.stream for _, query in self.queries.values() if is_derived(query.stream, self.catalog)}
-        found = {entry.name for entry in os.scandir(self.state) if entry.is_dir()} if self.state.is_dir() else set()
-        missing = (read | found) - {pipeline.stream.name for pipeline in run.pipelines}
-        ready = [name for name in sorted(missing) if run.chain.holder(name) is not None]
-        for name in ready:
-            run.pipelines.append(self.results_pipeline(name, run.chain))
+        """Add pipelines for results that queries read: those that were added here, or have a state already. Those of
+        results that nobody reads any more make way.
+        """
+        for pipeline in [each for each in run.pipelines if run.chain.is_stale(each)]:
+            pipeline.close()
+            run.pipelines.remove(pipeline)
+        places = {pipeline.place for pipeline in run.pipelines}
+        asked = [query for _, query in self.queries.values() if not run.is_made and self.is_of_results(query)]
+        read = {place_of(query, self.catalog) for query in asked}
+        kept = {path.parent.name for path in self.state.glob("*/format.json") if path.parent.name not in places}
+        missing = (read - places) | {place for place in kept if has_readers(self.state / place)}
+        ready = [place for place in sorted(missing) if all(run.chain.holder(name) for name in place.split("+"))]
+        for place in ready:
+            run.pipelines.append(self.results_pipeline(place, run))
         if ready:
             self.discover(run)
 
-    def results_pipeline(self, name: str, chain: Chain) -> Pipeline:
-        """For queries over the results of a query."""
-        results = chain.results(name)
-        make_folder(results.folder)
-        commit = results.stepper.commit
-        prepared = prepare_results(self.state, results, self.reducers, commit.step if commit else 0)
-        after = read_format(prepared.root / "format.json")["after"]
+    def is_of_results(self, query: Query) -> bool:
+        stream = self.catalog.stream(query.stream)
+        return stream is not None and stream.derived is not None
+
+    def results_pipeline(self, place: str, run: Run) -> Pipeline:
+        """For queries over the results of a query, and of others that are joined to it."""
+        results, *joined = (run.chain.results(name) for name in place.split("+"))
+        prepared = prepare_results(self.state, place, results, self.reducers)
+        beginning = Beginning(*read_format(prepared.root / "format.json")["beginning"])
         feed = Feed(Source(str(results.folder), "parquet"))
-        return self.pipeline(results.stream, feed, chain, Upstream(results, after, chain.results))
+        made = self.pipeline(results.stream, feed, run.chain, place, Upstream(results, joined, beginning))
+        if run.is_made:
+            made.stepper.register({})
+        return made
 
     @property
     def reducers(self) -> int:
         return self.options.reducers or int(self.spark.sparkContext.defaultParallelism)
 
-    def pipeline(self, stream: Stream, feed: Feed, chain: Chain, upstream: Upstream | None = None) -> Pipeline:
+    def pipeline(
+        self, stream: Stream, feed: Feed, chain: Chain, place: str, upstream: Upstream | None = None
+    ) -> Pipeline:
         check_name(stream.name)
-        root = self.state / stream.name
+        root = self.state / place
         directory = prepare(root, format_stream(stream), self.reducers)
         folders = self.result_folders(root)
         known = {table.name: table for table in self.catalog.tables if table.name.lower() in self.feeds}
@@ -233,6 +249,7 @@ class Engine:
             folders,
             self.options.on_bad_file,
             self.options.max_empty,
+            upstream.beginning.time_us if upstream else None,
         )
         stepper = Stepper(
             setting,
@@ -246,7 +263,8 @@ class Engine:
         )
         stepper.readable, stepper.readers = chain.queries, chain.readers
         stepper.tables = {name: directory.keep_table(self.rows_of(table)) for name, table in known.items()}
-        stepper.register({name: each for name, each in self.queries.items() if each[1].stream == stream.name})
+        own = {name: each for name, each in self.queries.items() if place_of(each[1], self.catalog) == place}
+        stepper.register(own)
         return Pipeline(stepper, feed.frame, self.sinks)
 
     def result_folders(self, root: Path) -> tuple[ResultFolder, ...]:
@@ -281,8 +299,3 @@ def columns_of_feed(feed: Feed, name: str) -> tuple[Column, ...]:
     if not files:
         raise UsageError("stream", f"the columns of {name} are not known", hint="engine.declare('CREATE STREAM ...')")
     return columns_of(pq.read_schema(files[0].path).empty_table())
-
-
-def is_derived(name: str, catalog: Catalog) -> bool:
-    stream = catalog.stream(name)
-    return stream is not None and stream.derived is not None

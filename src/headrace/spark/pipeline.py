@@ -33,6 +33,11 @@ class Pipeline:
         return self.stepper.setting.declared
 
     @property
+    def place(self) -> str:
+        """What its state is called."""
+        return self.stepper.directory.root.name
+
+    @property
     def is_streaming(self) -> bool:
         return self.frame is not None and bool(self.frame.isStreaming)
 

@@ -32,9 +32,11 @@ class Planner:
     """Keeps the rows that plans are made for."""
 
     def __init__(self, catalog: Catalog, stream: Stream, plan: Plan | None, planned: Mapping[str, Query]) -> None:
+        """A plan for other queries, left by an engine that stopped before it had rows for these, is of no use."""
         self.catalog = catalog
         self.stream = stream
-        self.plan = plan
+        is_for_them = plan is not None and plan.demands == {name: demand(query) for name, query in planned.items()}
+        self.plan = plan if is_for_them else None
         self.planned = planned
         self.rows: pa.Table | None = None
         self.drift: Drift | None = None

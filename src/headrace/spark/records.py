@@ -145,8 +145,12 @@ class Commit:
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     queries: Mapping[str, QueryState] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
+    needed_us: int | None = None
+    """Slices that end by then nobody needs. A query that joins may need older ones."""
     forgotten_us: int | None = None
     """Slices that end by then may be gone."""
+    lowest_us: int | None = None
+    """No row before then was ever counted."""
     slices: tuple[SliceFile, ...] = ()
     results: tuple[ResultFile, ...] = ()
     rejected: tuple[ResultFile, ...] = ()

@@ -92,7 +92,7 @@ def kept_parts(step: Step, files: Iterable[SliceFile]) -> Parts:
 def store(step: Step, reducer: int, mine: list[SliceFile], kept: Parts, new: Parts) -> tuple[list[SliceFile], bool]:
     """The files this step adds; if there are many, one in place of all."""
     setting, number = step.setting, step.journal.step
-    needed_us = step.before.forgotten_us if step.before else None
+    needed_us = step.before.needed_us if step.before else None
     is_compacted = len(mine) >= MOST_FILES
     parts = compacted(merged([kept, new]), needed_us) if is_compacted else new
     file = write_slices(setting.directory, setting.stream, reducer, number, parts)
@@ -212,11 +212,16 @@ def state_of(step: Step, name: str, registered: Registered) -> QueryState:
 
 
 def missed(step: Step, query: Query) -> Iterator[Interval]:
-    """Times whose slices may be gone, or of rows counted under plans that do not tell the query's answer."""
+    """Times whose slices may be gone, or of rows counted under plans that do not tell the query's answer; for results
+    those that came before anybody read them.
+    """
+    if step.setting.since_us is not None:
+        yield Interval(BEGINNING_US, step.setting.since_us)
     if step.before is None:
         return
-    if step.before.forgotten_us is not None:
-        yield Interval(BEGINNING_US, step.before.forgotten_us)
+    forgotten_us, lowest_us = step.before.forgotten_us, step.before.lowest_us
+    if forgotten_us is not None and lowest_us is not None and lowest_us < forgotten_us:
+        yield Interval(lowest_us, forgotten_us)
     for span in step.before.spans:
         if not span.plan or route(step.setting.directory.plan(span.plan), demand(query)) is None:
             yield Interval(span.start_us, span.end_us)

@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.model.chaining import place_of
 from headrace.model.errors import UsageError, nearest
 from headrace.spark.batches import StreamingFrame
 from headrace.spark.chaining import Chain, prepare_results
+from headrace.spark.directory import Directory, open_directory
 from headrace.spark.pipeline import Pipeline
 from headrace.spark.progress import Progress
 from headrace.spark.registry import answer_to, ask
@@ -42,6 +44,7 @@ class Run:
         self.pipelines = list(pipelines)
         self.chain = Chain(self.pipelines)
         self.discover = discover
+        self.is_made = False
         self.clock = clock
         self.stopping = threading.Event()
         self.problem: BaseException | None = None
@@ -85,14 +88,21 @@ class Run:
             for pipeline in self.pipelines:
                 if pipeline.is_streaming:
                     raise UsageError("streaming", f"{pipeline.stream.name} never ends", hint="engine.start()")
-                clock_us = None if ended else self.clock()
-                if pipeline.frame is not None and pipeline.stepper.commit is None:
-                    pipeline.rows_step(pipeline.frame, clock_us, None, (), ended)
-                while not self.stopping.is_set() and pipeline.step(Input(clock_us, ended=ended)) is not None:
-                    pass
+            clock_us = None if ended else self.clock()
+            while any(self.all_steps(pipeline, clock_us, ended) for pipeline in self.pipelines):
+                pass  # what one has closed, another may read
         except BaseException:
             self.close()
             raise
+
+    def all_steps(self, pipeline: Pipeline, clock_us: int | None, ended: bool) -> bool:
+        """As many as there are to do; whether there was one."""
+        before = pipeline.stepper.commit
+        if pipeline.frame is not None and before is None:
+            pipeline.rows_step(pipeline.frame, clock_us, None, (), ended)
+        while not self.stopping.is_set() and pipeline.step(Input(clock_us, ended=ended)) is not None:
+            pass
+        return pipeline.stepper.commit is not before and not self.stopping.is_set()
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait until the run stops; False if it still runs after the time."""
@@ -126,30 +136,33 @@ class Run:
 
     def add(self, name: str, sql: str, stream: str | None = None) -> dict[str, Any]:
         """Register a query; it counts from the next step on. Tells the version of the registry and the step."""
-        return self.asked("add", name, sql, stream or self.stream_of(sql))
+        return self.asked("add", name, sql, stream or self.place_for(sql))
 
     def replace(self, name: str, sql: str, stream: str | None = None) -> dict[str, Any]:
-        return self.asked("replace", name, sql, stream or self.stream_of(sql))
+        return self.asked("replace", name, sql, stream or self.place_for(sql))
 
     def drop(self, name: str) -> dict[str, Any]:
         holding = [each for each in self.pipelines if name in each.stepper.registry.queries]
-        return self.asked("drop", name, "", holding[0].stream.name if holding else None)
+        return self.asked("drop", name, "", holding[0].place if holding else None)
 
-    def stream_of(self, sql: str) -> str | None:
-        """The stream of results that the query reads, if it does; its state is made so that the request finds it."""
-        setting = self.pipelines[0].stepper.setting
-        _, query = parse_next(sql, setting.catalog, self.chain.queries())
-        if self.chain.holder(query.stream) is not None:
+    def place_for(self, sql: str) -> str:
+        """Where the query is answered. For results that nobody reads yet a state is made, so that the request finds it;
+        the run takes it up at its next round.
+        """
+        catalog, query = parse_next(sql, self.pipelines[0].stepper.setting.catalog, self.chain.queries())
+        place = place_of(query, catalog)
+        if self.chain.holder(query.stream) is not None and place not in self.places():
             results = self.chain.results(query.stream)
-            commit = results.stepper.commit
-            state = Path(results.stepper.setting.root).parent
-            prepare_results(state, results, results.stepper.setting.reducers, commit.step if commit else 0)
-            self.wait_for_pipeline(query.stream)
-        return query.stream
+            setting = results.stepper.setting
+            prepare_results(Path(setting.root).parent, place, results, setting.reducers)
+        return place
+
+    def places(self) -> set[str]:
+        return {pipeline.place for pipeline in self.pipelines}
 
     def asked(self, action: str, name: str, sql: str, stream: str | None) -> dict[str, Any]:
         """Leave the request where every process leaves it, and wait for the answer."""
-        directory = self.pipeline(stream).stepper.directory
+        directory = self.directory_of(stream)
         request = ask(directory, action, name, sql)
         until = time.monotonic() + ANSWER_S
         while time.monotonic() < until:
@@ -163,21 +176,21 @@ class Run:
             self.join(POLL_S)
         raise UsageError("no-answer", f"no step came within {ANSWER_S:.0f} s to {action} '{name}'")
 
-    def wait_for_pipeline(self, stream: str) -> None:
-        until = time.monotonic() + ANSWER_S
-        while stream not in {each.stream.name for each in self.pipelines}:
-            if time.monotonic() > until:
-                raise UsageError("no-answer", f"no step came within {ANSWER_S:.0f} s to read the results of '{stream}'")
-            self.join(POLL_S)
+    def directory_of(self, place: str | None) -> Directory:
+        """That of a pipeline, or one that was made for results and is taken up at the next round."""
+        root = self.pipelines[0].stepper.directory.root.parent / (place or "")
+        if place is not None and place not in self.places() and (root / "format.json").exists():
+            return open_directory(root)
+        return self.pipeline(place).stepper.directory
 
     def pipeline(self, stream: str | None) -> Pipeline:
         if stream is None:
             if len(self.pipelines) == 1:
                 return self.pipelines[0]
             raise UsageError("stream", "there are several streams: say which one, stream='...'")
-        found = [each for each in self.pipelines if each.stream.name.lower() == stream.lower()]
+        found = [each for each in self.pipelines if each.place.lower() == stream.lower()]
         if not found:
-            names = [each.stream.name for each in self.pipelines]
+            names = sorted(self.places())
             raise UsageError("stream", f"there is no stream '{stream}'", hint=nearest(stream, names))
         return found[0]
 

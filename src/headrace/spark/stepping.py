@@ -68,13 +68,15 @@ class Runner(Protocol):
 class Upstream(Protocol):
     """For a stream of results: what it may read, and up to where it is known."""
 
-    def closed_us(self, queries: Mapping[str, Query]) -> int | None: ...
+    def closed_us(self) -> int | None: ...
 
     def is_ours(self, file: InputFile) -> bool: ...
 
     def accepts(self, file: InputFile, closed_us: int | None) -> bool: ...
 
-    def tables(self, queries: Mapping[str, Query], since_us: int | None) -> Mapping[str, pa.Table]: ...
+    def known_us(self, left: Sequence[InputFile], closed_us: int | None) -> int | None: ...
+
+    def tables(self, since_us: int | None) -> Mapping[str, pa.Table]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +175,12 @@ class Stepper:
     def begin(self, given: Input) -> Journal | None:
         """Decide what the step does and write it down; None if there is nothing to do."""
         registry, taken, tables = self.changed_registry()
-        upstream_us = self.upstream.closed_us(registry.values) if self.upstream else None
-        files, units, quarantined, is_all = self.new_units(upstream_us) if self.setting.source else ([], [], [], True)
+        upstream_us = self.upstream.closed_us() if self.upstream else None
+        files, units, quarantined, left = self.new_units(upstream_us) if self.setting.source else ([], [], [], [])
         has_rows = bool(units) or given.rows is not None
         before = self.commit
         if self.upstream and has_rows:
-            results = self.upstream.tables(registry.values, before.watermark_us if before else None)
+            results = self.upstream.tables(before.watermark_us if before else None)
             tables |= {name: self.directory.keep_table(rows) for name, rows in results.items()}
         clock_us = later(before.clock_us if before else None, given.clock_us)
         watermark_us, closed_us = (before.watermark_us, before.closed_us) if before else (None, None)
@@ -196,8 +198,8 @@ class Stepper:
             requests=tuple(request.id for request in taken),
             batch=given.batch,
             offsets=given.offsets,
-            ended=given.ended and is_all,
-            upstream_us=upstream_us if is_all else None,
+            ended=given.ended and not left and (self.upstream is None or upstream_us == ENDED_US),
+            upstream_us=self.upstream.known_us(left, upstream_us) if self.upstream else None,
         )
         ends = journal.ended and not (before is not None and before.ended)
         changes = registry.version != (before.registry if before else 0)
@@ -282,6 +284,8 @@ class Stepper:
         return checked(request.sql, self.setting.catalog, self.setting.stream, self.readable())
 
     def check_readers(self, request: Request) -> None:
+        if request.action == "add" and request.name in self.readable() and request.name not in self.registry.queries:
+            raise UsageError("query-exists", f"there is a query '{request.name}' already, over other rows")
         readers = self.readers(request.name) if request.action in ("drop", "replace") else ()
         if readers:
             problem = f"{', '.join(readers)} reads the results of '{request.name}'"
@@ -304,9 +308,9 @@ class Stepper:
 
     # Input
 
-    def new_units(self, upstream_us: int | None) -> tuple[list[InputFile], list[Unit], list[str], bool]:
+    def new_units(self, upstream_us: int | None) -> tuple[list[InputFile], list[Unit], list[str], list[InputFile]]:
         """Files that no step has read, oldest first, as many as a step takes; their units; those that are bad; and
-        whether these are all.
+        those that are left.
         """
         source = self.setting.source
         assert source is not None
@@ -314,12 +318,13 @@ class Stepper:
         units: list[Unit] = []
         bad: list[str] = []
         size = 0
-        for file in self.seen.new(list_files(source)):
-            if self.upstream and not self.upstream.is_ours(file):
-                continue
+        new = self.seen.new(list_files(source))
+        if self.upstream:
+            new = [file for file in new if self.upstream.is_ours(file)]
+        for place, file in enumerate(new):
             is_held_back = self.upstream is not None and not self.upstream.accepts(file, upstream_us)
             if is_held_back or (files and size + file.size > self.step_bytes):
-                return files, units, bad, False
+                return files, units, bad, new[place:]
             size += file.size
             try:
                 units += cut(source, file, self.setting.declared)
@@ -328,7 +333,7 @@ class Stepper:
                     raise
                 bad.append(file.path)
             files.append(file)
-        return files, units, bad, True
+        return files, units, bad, []
 
     def plan_name(
         self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], given: Input

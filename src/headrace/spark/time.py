@@ -21,6 +21,11 @@ def later(first: int | None, second: int | None) -> int | None:
     return max((each for each in (first, second) if each is not None), default=None)
 
 
+def earlier(first: int | None, second: int | None) -> int | None:
+    """The earlier of two times, if there are any."""
+    return min((each for each in (first, second) if each is not None), default=None)
+
+
 def moved_partitions(
     known: Mapping[str, Partition], highest_us: Mapping[str, int], clock_us: int | None, first_clock: bool
 ) -> dict[str, Partition]:
@@ -77,9 +82,9 @@ def extent_us(window: AnyWindow) -> int:
     return window.range_us if isinstance(window, Window) else max(window.slices_us)
 
 
-def with_span(spans: Iterable[Span], new: Span | None, forgotten_us: int | None) -> tuple[Span, ...]:
-    """One more span, joined with those of its plan that it meets; without those that are forgotten."""
-    kept = [span for span in spans if forgotten_us is None or span.end_us > forgotten_us]
+def with_span(spans: Iterable[Span], new: Span | None, needed_us: int | None) -> tuple[Span, ...]:
+    """One more span, joined with those of its plan that it meets; without those that nobody needs."""
+    kept = [span for span in spans if needed_us is None or span.end_us > needed_us]
     if new is not None:
         start_us, end_us = new.start_us, new.end_us
         apart = []

@@ -26,6 +26,8 @@ class JoinedTable:
     node: exp.Expression
     outer: bool
     keys: list[JoinKey]
+    groups: tuple[str, ...] = ()
+    """Columns that must be among the keys: results have a row for each group."""
 
 
 @dataclass(slots=True)
@@ -87,12 +89,8 @@ def join_results(builder: ExpressionBuilder, clause: FromClause, table: JoinedTa
         raise builder.fail("join", problem, table.node, "results are joined window by window")
     for ours, theirs in ((first.start, second.start), (first.end, second.end)):
         table.keys.append(JoinKey(ColumnRef(clause.stream_relation.alias, ours, TIMESTAMP), theirs))
-    missing = [name for name in second.groups if name not in {key.column for key in table.keys}]
-    if missing:
-        problem = (
-            f"{table.relation.name} has a row for each {', '.join(second.groups)}: join by {', '.join(missing)} too"
-        )
-        raise builder.fail("join", problem, table.node)
+        builder.scope.merge(table.relation, theirs)
+    table.groups = second.groups
 
 
 def table_name(builder: ExpressionBuilder, node: exp.Expression) -> str:
@@ -207,6 +205,10 @@ def finish_joins(builder: ExpressionBuilder, clause: FromClause) -> tuple[tuple[
         if not table.keys:
             hint = f"compare a column of the stream with one of {table.relation.name}'s, by ON or in WHERE"
             raise builder.fail("join", f"no key joins {table.relation.name} to the stream", table.node, hint)
+        missing = [name for name in table.groups if name not in {key.column for key in table.keys}]
+        if missing:
+            problem = f"{table.relation.name} has a row for each {', '.join(table.groups)}"
+            raise builder.fail("join", f"{problem}: join by {', '.join(missing)} too", table.node)
     names = {clause.stream_relation.alias: clause.stream.name}
     drafts = [join_draft(table, names) for table in clause.tables]
     order = sorted(range(len(drafts)), key=lambda place: join_order(drafts[place]))

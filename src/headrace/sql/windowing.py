@@ -36,8 +36,9 @@ class WindowReader:
     def only(self) -> AnyWindow:
         """The query's window; over results, unless it says otherwise, one for each window of these."""
         derived = self.source.stream.derived
-        if not self.found and derived is not None and isinstance(derived.window, Window):
-            return replace(derived.window, range_us=derived.window.slide_us)
+        if not self.found and derived is not None:
+            window = derived.window
+            return replace(window, range_us=window.slide_us) if isinstance(window, Window) else window
         if not self.found:
             raise self.spots.fail("window", "the query has no window", self.source.stream_node, WINDOW_HINT)
         if len(self.found) > 1:

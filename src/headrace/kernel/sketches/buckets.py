@@ -16,10 +16,10 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from headrace.kernel.fold_loops import Doubles, Flags, Integers
 from headrace.kernel.sketches import buckets_loops as loops
-from headrace.kernel.sketches.buckets_loops import Doubles, Integers
-from headrace.kernel.sketches.kll import nearest_ranks
-from headrace.kernel.sketches.packing import STATE, opened, packed, refuse
+from headrace.kernel.sketches.packing import STATE, Bytes, expect_good, offsets_of, opened, packed, refuse
+from headrace.kernel.sketches.quantile_states import answers_at, check_totals
 from headrace.kernel.states_columns import Columns, Slots, counted, numbers, readable
 
 WHAT = "bucket sketch"
@@ -63,19 +63,12 @@ class Buckets:
         held = np.flatnonzero(np.diff(found.first_rows))
         order = held[np.argsort(slots[held], kind="stable")]
         ends = np.searchsorted(slots[order], np.arange(count), side="right")
-        check_totals(slots, count, found.totals)
+        check_totals(WHAT, slots, count, found.totals)
         # no bucket or count needs more bytes beside others than it needed alone
         room = int(found.sizes.sum())
         out, offsets = np.empty(room, np.uint8), np.zeros(count + 1, np.int64)
         loops.combine_slots(order, ends, *found.rows, found.extremes, self.parts, *cuts.scratch(), out, offsets)
         return (packed(out[: offsets[-1]].copy(), offsets),)
-
-
-def check_totals(slots: Slots, count: int, totals: Integers) -> None:
-    sums = np.zeros(count)
-    np.add.at(sums, slots, totals.astype(np.float64))
-    if (sums > loops.MOST_VALUES).any():
-        refuse(WHAT, int(np.flatnonzero(sums[slots] > loops.MOST_VALUES)[0]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +97,7 @@ class Cuts:
     def search(self) -> tuple[int, Integers, Integers, int]:
         return self.parts, self.bounds, self.guesses, self.shift
 
-    def scratch(self) -> tuple[Integers, loops.Flags]:
+    def scratch(self) -> tuple[Integers, Flags]:
         blocks = (self.buckets >> loops.BLOCK) + 1
         return np.zeros(blocks << loops.BLOCK, np.int64), np.zeros(blocks, np.bool_)
 
@@ -151,17 +144,15 @@ def parse(states: pa.Array, parts: int | None = None) -> Parsed:
         parts = first_parts(data, offsets)
     cuts = Cuts.of(parts)
     rows, totals = np.zeros(len(sizes), np.int64), np.zeros(len(sizes), np.int64)
-    bad = loops.measure(data, offsets, *cuts.search, rows, totals)
-    if bad >= 0:
-        refuse(WHAT, bad)
-    first_rows = np.concatenate([[0], np.cumsum(rows)])
+    expect_good(WHAT, loops.measure(data, offsets, *cuts.search, rows, totals))
+    first_rows = offsets_of(rows)
     buckets, counts = np.empty(first_rows[-1], np.int64), np.empty(first_rows[-1], np.int64)
     extremes = np.full((len(sizes), 2), np.nan)
     loops.unpack(data, offsets, first_rows, buckets, counts, extremes)
     return Parsed(cuts, sizes, totals, first_rows, buckets, counts, extremes)
 
 
-def first_parts(data: loops.Bytes, offsets: Integers) -> int:
+def first_parts(data: Bytes, offsets: Integers) -> int:
     held = np.flatnonzero(np.diff(offsets))
     if len(held) == 0:
         return 1
@@ -185,14 +176,13 @@ def counts(states: pa.Array) -> Integers:
 def quantiles(states: pa.Array, fractions: Doubles) -> Doubles:
     """A row for each state: about the values at the nearest ranks. NaN where there is no value, or where it is NaN."""
     found = parse(states)
-    order = np.argsort(fractions)
-    ranks = nearest_ranks(found.totals, fractions[order])
-    buckets = np.zeros(ranks.shape, np.int64)
-    loops.find_ranks(*found.rows, ranks, buckets)
-    low, high = found.extremes[:, :1], found.extremes[:, 1:]
-    middles = found.cuts.middles(buckets)
-    answers = np.where(np.isnan(middles), np.nan, np.fmin(np.fmax(middles, low), high))
-    answers = np.where(ranks == 1, low, np.where(ranks >= found.totals[:, None], high, answers))
-    placed = np.empty_like(answers)
-    placed[:, order] = answers
-    return placed
+
+    def find(ranks: Integers) -> Doubles:
+        buckets = np.zeros(ranks.shape, np.int64)
+        loops.find_ranks(*found.rows, ranks, buckets)
+        low, high = found.extremes[:, :1], found.extremes[:, 1:]
+        middles = found.cuts.middles(buckets)
+        answers = np.where(np.isnan(middles), np.nan, np.fmin(np.fmax(middles, low), high))
+        return np.where(ranks == 1, low, np.where(ranks >= found.totals[:, None], high, answers))
+
+    return answers_at(found.totals, fractions, find)

@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headrace.kernel.compiling import compiled
-
-Bytes = NDArray[np.uint8]
-Integers = NDArray[np.int64]
-Doubles = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from headrace.kernel.fold_loops import Doubles, Flags, Integers
+from headrace.kernel.sketches.packing import Bytes
+from headrace.kernel.sketches.packing_loops import double, number, put_double, put_number, put_short, short
+from headrace.kernel.sketches.quantile_states import MOST_VALUES
 
 VERSION = 1
 HEAD = 24
@@ -24,7 +22,6 @@ HEAD = 24
 OCTAVES = 2098
 """From the least DOUBLE, 2^-1074, to the greatest, below 2^1024."""
 FRACTION = (1 << 52) - 1
-MOST_VALUES = 1 << 53
 BLOCK = 6
 """Counts are searched for in blocks of 2^6 buckets."""
 
@@ -83,54 +80,6 @@ def order_values(slots: Integers, values: Doubles, valid: Flags | None, places: 
             places[slot] += 1
 
 
-# Bytes
-
-
-@compiled
-def number(data: Bytes, at: int, size: int) -> int:
-    found = 0
-    for place in range(size):
-        found |= int(data[at + place]) << (8 * place)
-    return found
-
-
-@compiled
-def double(data: Bytes, at: int) -> float:
-    return float(np.int64(number(data, at, 8)).view(np.float64))
-
-
-@compiled
-def put_number(out: Bytes, at: int, size: int, value: int) -> int:
-    for place in range(size):
-        out[at + place] = (value >> (8 * place)) & 255
-    return at + size
-
-
-@compiled
-def put_short(out: Bytes, at: int, value: int) -> int:
-    """7 bits in a byte, the least significant first; the first bit tells that another byte follows."""
-    while value > 127:
-        out[at] = (value & 127) | 128
-        value >>= 7
-        at += 1
-    out[at] = value
-    return at + 1
-
-
-@compiled
-def short(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A number and where it ends; -1 if there is none, or in more bytes than it needs."""
-    found = 0
-    for place in range(8):
-        if at + place >= end:
-            break
-        byte = int(data[at + place])
-        found |= (byte & 127) << (7 * place)
-        if byte < 128:
-            return (found if byte > 0 or place == 0 else -1), at + place + 1
-    return -1, at
-
-
 @compiled
 def put_state(
     out: Bytes, at: int, parts: int, low: float, high: float, counts: Integers, marks: Flags, first: int, last: int
@@ -150,8 +99,8 @@ def put_state(
     put_number(out, head, 2, VERSION)
     put_number(out, head + 2, 2, parts)
     put_number(out, head + 4, 4, rows)
-    put_number(out, head + 8, 8, int(np.float64(low).view(np.int64)))
-    put_number(out, head + 16, 8, int(np.float64(high).view(np.int64)))
+    put_double(out, head + 8, low)
+    put_double(out, head + 16, high)
     return at
 
 

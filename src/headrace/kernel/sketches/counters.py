@@ -29,7 +29,7 @@ from headrace.kernel.sketches.items import (
     kind_of,
     recoded,
 )
-from headrace.kernel.sketches.packing import STATE, Bytes, Offsets, opened, packed, refuse
+from headrace.kernel.sketches.packing import STATE, Bytes, Offsets, expect_good, offsets_of, opened, packed, refuse
 from headrace.kernel.states_columns import Columns, Slots, counted, readable
 from headrace.model.errors import UsageError
 from headrace.model.types import MAX_BIGINT, DataType
@@ -98,7 +98,7 @@ def grouped(slots: Slots, count: int, codes: Integers, weights: Integers) -> tup
     """Rows slot after slot, and where each slot begins and the last one ends."""
     counts = np.zeros(count, np.int64)
     count_by_slot(readable(slots), weights, counts)
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    starts = offsets_of(counts)
     if count == 1 and starts[1] == len(slots):
         return readable(starts), codes, weights
     by_slot, amounts = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.int64)
@@ -129,7 +129,7 @@ def without_values(count: int) -> pa.Array:
 def repacked(held: Summaries) -> pa.Array:
     item_bytes = np.diff(held.offsets[held.firsts]) + (8 if held.kind.width else 12) * np.diff(held.firsts)
     lengths = np.where(held.totals > 0, HEADER + item_bytes, 0)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    offsets = offsets_of(lengths)
     data = np.empty(offsets[-1], np.uint8)
     write_states(
         held.kind.label,
@@ -154,10 +154,8 @@ def unpacked(states: pa.Array, item_type: pa.DataType | None = None) -> Summarie
         return None
     kind = first_kind(data, offsets, int(filled[0])) if item_type is None else kind_of(item_type)
     sizes, lengths = np.empty(len(states), np.int64), np.empty(len(states), np.int64)
-    wrong = check_states(data, offsets, kind.label, kind.width, sizes, lengths)
-    if wrong >= 0:
-        refuse(NAME, wrong)
-    held = read(kind, data, offsets, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]), int(lengths.sum()))
+    expect_good(NAME, check_states(data, offsets, kind.label, kind.width, sizes, lengths))
+    held = read(kind, data, offsets, offsets_of(sizes), int(lengths.sum()))
     misfit = first_misfit(kind, held.items, held.offsets)
     if misfit is not None:
         refuse(NAME, int(np.searchsorted(held.firsts, misfit, "right")) - 1)

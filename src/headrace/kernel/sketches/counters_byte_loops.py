@@ -2,37 +2,20 @@
 
 A state is a header of 24 bytes, its counts (8 bytes each), for items of different lengths those (4 bytes each), and the
 items in ascending order. The header: version, three bytes for the type, the number of items (4 bytes), total and error
-(8 bytes each). Numbers have their least significant byte first.
+(8 bytes each).
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from headrace.kernel.compiling import compiled
+from headrace.kernel.fold_loops import Integers
 from headrace.kernel.sketches.counters_loops import add_up
 from headrace.kernel.sketches.packing import Bytes, Offsets
-
-Integers = NDArray[np.int64]
+from headrace.kernel.sketches.packing_loops import copy, number, put_number
 
 VERSION = 1
 HEADER = 24
 MOST = 2**63 - 1
-
-
-@compiled
-def number_at(data: Bytes, at: int, width: int) -> int:
-    number = np.uint64(0)
-    for place in range(width):
-        number |= np.uint64(data[at + place]) << np.uint64(8 * place)
-    return np.int64(number)  # type: ignore[return-value]
-
-
-@compiled
-def put_number(data: Bytes, at: int, width: int, number: int) -> None:
-    for place in range(width):
-        data[at + place] = (number >> (8 * place)) & 255
 
 
 @compiled
@@ -46,7 +29,7 @@ def is_below(data: Bytes, first: int, first_length: int, second: int, second_len
 
 @compiled
 def length_at(data: Bytes, counts_end: int, item: int, width: int) -> int:
-    return width if width > 0 else number_at(data, counts_end + 4 * item, 4)
+    return width if width > 0 else number(data, counts_end + 4 * item, 4)
 
 
 @compiled
@@ -68,12 +51,12 @@ def are_items(data: Bytes, counts_end: int, size: int, width: int, end: int) -> 
 @compiled
 def are_counts(data: Bytes, begin: int, size: int) -> bool:
     """Whether counts, error and total can go together: what was cut, was cut from more items than are left."""
-    total, error = number_at(data, begin + 8, 8), number_at(data, begin + 16, 8)
+    total, error = number(data, begin + 8, 8), number(data, begin + 16, 8)
     if total <= 0 or error < 0:
         return False
     held = 0
     for item in range(size):
-        count = number_at(data, begin + HEADER + 8 * item, 8)
+        count = number(data, begin + HEADER + 8 * item, 8)
         if count <= 0:
             return False
         held = add_up(held, count)
@@ -90,9 +73,9 @@ def check_states(data: Bytes, offsets: Offsets, label: int, width: int, sizes: I
         sizes[row] = lengths[row] = 0
         if begin == end:
             continue
-        if end - begin < HEADER or data[begin] != VERSION or number_at(data, begin + 1, 3) != label:
+        if end - begin < HEADER or data[begin] != VERSION or number(data, begin + 1, 3) != label:
             return row
-        size = number_at(data, begin + 4, 4)
+        size = number(data, begin + 4, 4)
         each = 8 if width > 0 else 12
         if size > (end - begin - HEADER) // each:
             return row
@@ -121,17 +104,15 @@ def read_states(
         begin, end = offsets[row], offsets[row + 1]
         if begin == end:
             continue
-        totals[row], errors[row] = number_at(data, begin + 8, 8), number_at(data, begin + 16, 8)
+        totals[row], errors[row] = number(data, begin + 8, 8), number(data, begin + 16, 8)
         first, size = firsts[row], firsts[row + 1] - firsts[row]
         counts_end = begin + HEADER + 8 * size
         for item in range(size):
-            counts[first + item] = number_at(data, begin + HEADER + 8 * item, 8)
+            counts[first + item] = number(data, begin + HEADER + 8 * item, 8)
             length = length_at(data, counts_end, item, width)
             item_offsets[first + item + 1] = item_offsets[first + item] + length
         at = counts_end if width > 0 else counts_end + 4 * size
-        for place in range(end - at):
-            items[filled + place] = data[at + place]
-        filled += end - at
+        filled = copy(data, at, end - at, items, filled)
 
 
 @compiled
@@ -159,12 +140,9 @@ def write_states(
         put_number(data, begin + 16, 8, errors[row])
         at = begin + HEADER
         for item in range(first, first + size):
-            put_number(data, at, 8, counts[item])
-            at += 8
+            at = put_number(data, at, 8, counts[item])
         if width == 0:
             for item in range(first, first + size):
-                put_number(data, at, 4, item_offsets[item + 1] - item_offsets[item])
-                at += 4
+                at = put_number(data, at, 4, item_offsets[item + 1] - item_offsets[item])
         source = item_offsets[first]
-        for place in range(item_offsets[first + size] - source):
-            data[at + place] = items[source + place]
+        copy(items, source, item_offsets[first + size] - source, data, at)

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.kernel.fold_loops import Doubles, Integers
+from headrace.kernel.sketches import gk_byte_loops as byte_loops
 from headrace.kernel.sketches import gk_loops as loops
+from headrace.kernel.sketches import gk_low_loops as low_loops
+from headrace.kernel.sketches.blocks import laid_out, sort_each
 from headrace.kernel.sketches.buckets_loops import count_values, order_values
-from headrace.kernel.sketches.gk_loops import Doubles, Integers
-from headrace.kernel.sketches.kll import laid_out, nearest_ranks, sort_each
-from headrace.kernel.sketches.packing import STATE, opened, packed, refuse
+from headrace.kernel.sketches.packing import STATE, expect_good, offsets_of, opened, packed
+from headrace.kernel.sketches.quantile_states import check_totals, nearest_ranks
 from headrace.kernel.states_columns import Columns, Slots, counted, numbers, readable
 
 WHAT = "Greenwald-Khanna summary"
@@ -46,7 +49,7 @@ class Gk:
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
         found = parse(states[0])
         nans = np.zeros(count, np.int64)
-        check_totals(slots, count, found)
+        check_totals(WHAT, slots, count, found.counts + found.nans)
         np.add.at(nans, slots, found.nans)
         order = np.argsort(slots, kind="stable")
         ends = np.searchsorted(slots[order], np.arange(count), side="right")
@@ -70,7 +73,7 @@ class Gk:
         else:
             rows, owners, ends = np.empty((len(ordered), 3)), np.zeros(most, np.int64), np.zeros(most, np.int64)
             sweeps = {MEDIUM: False, HEAVY: True}[variant]
-            flushed = loops.lift_low(np.cumsum(sizes), ordered, room, self.error, sweeps, rows, owners, ends)
+            flushed = low_loops.lift_low(np.cumsum(sizes), ordered, room, self.error, sweeps, rows, owners, ends)
             owners, ends = owners[:flushed], ends[:flushed]
         last = ends[-1:] if len(ends) else np.zeros(1, np.int64)
         ends = np.concatenate([ends, np.repeat(last, len(missing))])
@@ -90,20 +93,13 @@ def by_slot(slots: Slots, count: int, values: pa.Array) -> tuple[Integers, Doubl
     return sizes, ordered, np.bincount(slots[missing], minlength=count).astype(np.int64)
 
 
-def check_totals(slots: Slots, count: int, found: Parsed) -> None:
-    sums = np.zeros(count)
-    np.add.at(sums, slots, found.counts + found.nans)
-    if (sums > loops.MOST_VALUES).any():
-        refuse(WHAT, int(np.flatnonzero(sums[slots] > loops.MOST_VALUES)[0]))
-
-
 def pack(rows: Doubles, ends: Integers, nans: Integers) -> pa.Array:
     """The rows of a state end at its end; they are as wide as their form."""
     form = rows.shape[1]
     last = int(ends[-1]) if len(ends) else 0
-    out = np.empty(len(ends) * loops.HEAD + last * 8 * form, np.uint8)
+    out = np.empty(len(ends) * byte_loops.HEAD + last * 8 * form, np.uint8)
     offsets = np.zeros(len(ends) + 1, np.int64)
-    loops.pack(form, ends, nans, np.ascontiguousarray(rows[:last]).reshape(-1).view(np.uint8), out, offsets)
+    byte_loops.pack(form, ends, nans, np.ascontiguousarray(rows[:last]).reshape(-1).view(np.uint8), out, offsets)
     return packed(out[: offsets[-1]].copy(), offsets)
 
 
@@ -125,22 +121,17 @@ def parse(states: pa.Array) -> Parsed:
     data, offsets = opened(states)
     count = len(states)
     lengths, forms, nans = (np.zeros(count, np.int64) for _ in range(3))
-    expect_good(loops.measure(data, offsets, lengths, forms, nans))
-    begins = np.concatenate([[0], np.cumsum(lengths)])
+    expect_good(WHAT, byte_loops.measure(data, offsets, lengths, forms, nans))
+    begins = offsets_of(lengths)
     rows, totals = np.empty((int(begins[-1]), 3)), np.zeros(count)
-    loops.unpack(data, offsets, begins, forms, rows)
+    byte_loops.unpack(data, offsets, begins, forms, rows)
     sort_buffers(lengths, forms, rows)
-    expect_good(loops.inspect(begins, rows, totals))
+    expect_good(WHAT, byte_loops.inspect(begins, rows, totals))
     return Parsed(begins, forms, rows, totals, nans)
 
 
-def expect_good(state: int) -> None:
-    if state >= 0:
-        refuse(WHAT, state)
-
-
 def sort_buffers(lengths: Integers, forms: Integers, rows: Doubles) -> None:
-    buffers = forms == loops.BUFFER
+    buffers = forms == byte_loops.BUFFER
     places = np.flatnonzero(np.repeat(buffers, lengths))
     rows[places, 0] = sort_each(rows[places, 0], lengths[buffers])
 

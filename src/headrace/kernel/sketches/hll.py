@@ -25,21 +25,11 @@ from numpy.typing import NDArray
 
 from headrace.expressions.columns import canonical
 from headrace.kernel.fold_loops import Doubles, Integers
-from headrace.kernel.sketches.hll_loops import (
-    DENSE,
-    HLL_START,
-    LIST_BITS,
-    MAX_VALUE,
-    SET_START,
-    check_states,
-    count_coupons,
-    count_registers,
-    fold_coupons,
-    merge_states,
-    order_coupons,
-)
+from headrace.kernel.sketches.hll_form import DENSE, HLL_START, LIST_BITS, MAX_VALUE, SET_START
+from headrace.kernel.sketches.hll_loops import count_coupons, fold_coupons, merge_states, order_coupons
+from headrace.kernel.sketches.hll_reading_loops import check_states, count_registers
 from headrace.kernel.sketches.murmur_loops import Bytes, Coupons, long_coupons, string_coupons, wide_coupons
-from headrace.kernel.sketches.packing import STATE, Offsets, opened, packed, refuse
+from headrace.kernel.sketches.packing import STATE, Offsets, expect_good, opened, packed
 from headrace.kernel.states_columns import Columns, Slots, counted, numbers, readable
 from headrace.kernel.strings import buffers
 from headrace.model.types import DataType
@@ -112,8 +102,7 @@ class Hll:
         data, offsets = opened(states)
         sizes = np.zeros(len(states), np.int64)
         bad, all_ours = check_states(data, offsets, self.lg_k, self.most_coupons, sizes)
-        if bad >= 0:
-            refuse(f"HLL sketch with lg_k {self.lg_k}", int(bad))
+        expect_good(f"HLL sketch with lg_k {self.lg_k}", int(bad))
         return data, offsets, sizes, all_ours
 
 

@@ -26,6 +26,11 @@ def opened(states: pa.Array) -> tuple[Bytes, Offsets]:
     return readable(data), readable(offsets)
 
 
+def offsets_of(sizes: Offsets) -> Offsets:
+    """Where each of some things begins that follow one another, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
 def packed(data: Bytes, offsets: Offsets) -> pa.Array:
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(STATE, len(offsets) - 1, buffers)
@@ -34,3 +39,9 @@ def packed(data: Bytes, offsets: Offsets) -> pa.Array:
 def refuse(what: str, row: int) -> NoReturn:
     """For bytes that no sketch of ours wrote."""
     raise DataError("sketch-state", f"the bytes of state {row} are not those of a {what}")
+
+
+def expect_good(what: str, bad: int) -> None:
+    """`bad` is the first state that a loop found to be none, or -1."""
+    if bad >= 0:
+        refuse(what, bad)

@@ -1,0 +1,130 @@
+"""What a class says of itself, and whether that is all that an aggregate needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.aggregates.partials import Traits
+from headrace.aggregates.user import DeclaredAggregate, Extractor, UserAggregate, offers
+from headrace.aggregates.user_states import FAILURE, StateForm
+from headrace.model.arrow import arrow_type
+from headrace.model.errors import UsageError, nearest
+from headrace.model.functions import FUNCTION_NAME
+from headrace.model.types import TYPE_NAMES, DataType, decimal
+
+EQUALITIES = ("exact", "close", "bounded")
+DECIMAL_TYPE = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d{1,3})\s*(?:,\s*(\d{1,3})\s*)?\)")
+ARRAY_TYPE = re.compile(r"ARRAY\s*<(.+)>")
+
+
+def declared(aggregate: type[UserAggregate] | UserAggregate) -> DeclaredAggregate:
+    """The declaration of a class, or of an object that was made with parameters; refused if something is missing."""
+    made = made_by(aggregate)
+    name = made.name or type(made).__name__
+    if not FUNCTION_NAME.fullmatch(name):
+        refuse(name, "its name has other characters than letters, digits and underscores")
+    check_methods(made, name)
+    written = (made.arguments,) if isinstance(made.arguments, str) else tuple(made.arguments)
+    if not written:
+        refuse(name, "it has no arguments", 'arguments = ("DOUBLE",)')
+    arguments = tuple(value_type(text, name) for text in written)
+    low = None if made.low is None else declared(made.low)
+    if low is not None and (low.low is not None or low.arguments != arguments):
+        refuse(name, f"its low level {low.name} must take the same arguments and have no low level of its own")
+    form = form_of(made, name)
+    returns = value_type(made.returns, name)
+    return DeclaredAggregate(
+        name, arguments, returns, form, extractors_of(made, name), traits_of(made, form), made, low
+    )
+
+
+def made_by(aggregate: type[UserAggregate] | UserAggregate) -> UserAggregate:
+    kind = aggregate if isinstance(aggregate, type) else type(aggregate)
+    if not issubclass(kind, UserAggregate):
+        refuse(kind.__name__, "it is not derived from UserAggregate")
+    if not isinstance(aggregate, type):
+        return aggregate
+    try:
+        return aggregate()
+    except Exception as problem:
+        message = f"{kind.__name__} can't be made without parameters: {problem}"
+        raise UsageError("udaf", message, hint="register an object of it") from problem
+
+
+def refuse(name: str, problem: str, hint: str | None = None) -> NoReturn:
+    raise UsageError("udaf", f"{name} is not an aggregate: {problem}", hint=hint)
+
+
+def check_methods(made: UserAggregate, name: str) -> None:
+    missing = [method for method in ("initialize", "merge", "output") if not offers(made, method)]
+    if not (offers(made, "update") or offers(made, "update_batch") or made.low):
+        missing.append("update")
+    if missing:
+        refuse(name, f"it has no {' and no '.join(missing)}")
+    if made.equality not in EQUALITIES:
+        refuse(name, f"'{made.equality}' is no equality", f"one of {', '.join(EQUALITIES)}")
+    if (made.equality == "bounded") != (made.error > 0):
+        refuse(name, "`equality = 'bounded'` and an `error` above 0 belong together")
+    if made.full_every < 1:
+        refuse(name, "`full_every` is a number of rows, at least 1")
+
+
+def form_of(made: UserAggregate, name: str) -> StateForm:
+    names = tuple(made.state)
+    if not names or FAILURE in names or not all(FUNCTION_NAME.fullmatch(each) for each in names):
+        refuse(name, f"its state needs fields with plain names other than '{FAILURE}'", 'state = {"total": "DOUBLE"}')
+    types = tuple(state_type(text, name) for text in made.state.values())
+    try:
+        first = made.initialize()
+        parts = StateForm(names, types, dict, {}).parts(first)
+    except Exception as problem:
+        raise UsageError("udaf", f"{name} is not an aggregate: initialize: {problem}") from problem
+    if is_dataclass(first) and tuple(each.name for each in fields(first)) != names:
+        refuse(name, f"the fields of {type(first).__name__} are not those of its state")
+    arrays = {each: part.dtype for each, part in zip(names, parts, strict=True) if isinstance(part, np.ndarray)}
+    return StateForm(names, types, dict if isinstance(first, Mapping) else type(first), arrays)
+
+
+def extractors_of(made: UserAggregate, name: str) -> tuple[Extractor, ...]:
+    found = []
+    for method in dir(type(made)):
+        marked = getattr(getattr(type(made), method), "extracts", None)
+        if marked is not None:
+            called, returns, parameters = marked
+            types = tuple(value_type(text, name) for text in parameters)
+            found.append(Extractor(called or method, types, value_type(returns, name), method))
+    return tuple(found)
+
+
+def traits_of(made: UserAggregate, form: StateForm) -> Traits:
+    """Costs in additions. Unless told, those of calling Python, which a batch spreads over its rows."""
+    fold = made.fold_cost or (20.0 if offers(made, "update_batch") else 500.0)
+    state_bytes = sum(arrow.bit_width // 8 + 1 if pa.types.is_primitive(arrow) else 64 for arrow in form.types)
+    return Traits(fold, made.combine_cost or 2_000.0, state_bytes, made.equality, made.error)
+
+
+def value_type(text: str, owner: str) -> DataType:
+    """A type by its SQL name."""
+    written = str(text).strip().upper()
+    match = DECIMAL_TYPE.fullmatch(written)
+    try:
+        return decimal(int(match[1]), int(match[2] or 0)) if match else TYPE_NAMES[written]
+    except KeyError:
+        refuse(owner, f"'{text}' is not a type", nearest(written, TYPE_NAMES))
+    except ValueError as problem:
+        refuse(owner, str(problem))
+
+
+def state_type(text: str, owner: str) -> pa.DataType:
+    """Besides the types of SQL, a state has arrays of them, and bytes for what its owner packs."""
+    written = str(text).strip().upper()
+    match = ARRAY_TYPE.fullmatch(written)
+    if match:
+        return pa.list_(state_type(match[1], owner))
+    return pa.large_binary() if written == "BINARY" else arrow_type(value_type(text, owner))

@@ -1,0 +1,64 @@
+"""Limits on the end of an epoch."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.planner.phantoms.choosing import choose, greedy_by_rates
+from headrace.planner.phantoms.costs import Prices, bytes_of, cost
+from headrace.planner.phantoms.peak import repaired, shifted, shrunk
+from tests.planner.phantoms.instances import PAPER_QUERIES, Instance, instances, paper_sizes
+
+PRICES = Prices()
+
+
+@given(instances("ABCD", 4), st.floats(0.05, 1.2))
+def test_the_limit_is_kept_in_the_same_memory(instance: Instance, part: float) -> None:
+    found = greedy_by_rates(instance.queries, instance.sizes, instance.memory_bytes)
+    limit = part * cost(found, instance.sizes).end_of_epoch
+    for kept in (
+        repaired(found, instance.sizes, limit),
+        shrunk(found, instance.sizes, limit, PRICES),
+        shifted(found, instance.sizes, limit, PRICES),
+    ):
+        if kept is None:
+            continue
+        assert cost(kept, instance.sizes).end_of_epoch <= limit
+        assert bytes_of(kept, instance.sizes) <= instance.memory_bytes
+        assert [(each.attributes, each.parent) for each in kept.tables] == [
+            (each.attributes, each.parent) for each in found.tables
+        ]
+    if part >= 1:
+        assert repaired(found, instance.sizes, limit) == found
+
+
+@pytest.mark.parametrize(("percent", "is_shifted"), [(98, True), (95, True), (80, False), (50, False)])
+def test_a_small_excess_is_shifted_and_a_large_one_shrunk(percent: int, is_shifted: bool) -> None:
+    """Figure 15."""
+    sizes = paper_sizes()
+    found = greedy_by_rates(PAPER_QUERIES[0], sizes, 400_000)
+    limit = percent / 100 * cost(found, sizes).end_of_epoch
+    shift = shifted(found, sizes, limit, PRICES)
+    assert repaired(found, sizes, limit) == (shift if is_shifted else shrunk(found, sizes, limit, PRICES))
+
+
+def test_choosing_keeps_the_limit() -> None:
+    sizes = paper_sizes()
+    free = choose(PAPER_QUERIES[1], sizes.groups, 160_000)
+    limit = 0.7 * cost(free, sizes).end_of_epoch
+    kept = choose(PAPER_QUERIES[1], sizes.groups, 160_000, end_of_epoch_limit=limit)
+    assert cost(kept, sizes).end_of_epoch <= limit
+
+
+def test_a_limit_below_one_entry_per_table_is_an_error() -> None:
+    with pytest.raises(ValueError, match="below the limit"):
+        choose(PAPER_QUERIES[1], paper_sizes().groups, 160_000, end_of_epoch_limit=100.0)
+
+
+def test_without_phantoms_there_is_nowhere_to_shift_to() -> None:
+    sizes = paper_sizes()
+    found = choose(["A"], sizes.groups, 160_000)
+    assert shifted(found, sizes, 1000.0, PRICES) is None
+    assert repaired(found, sizes, 1000.0).tables[0].entries == 20
