@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -263,3 +264,57 @@ def test_a_job_says_itself_where_its_data_are(headrace: CommandLine, folder: Pat
     neither = headrace("explain", folder / "queries.sql")
     assert neither.status == 2
     assert "--data" in neither.err
+
+
+def test_a_plan_needs_some_rows(headrace: CommandLine, folder: Path, trades: Path) -> None:
+    copytree(trades, folder / "data")
+    for file in (folder / "data" / "Trades").iterdir():
+        file.unlink()
+    outcome = headrace("explain", folder / "job.toml")
+    assert outcome.status == 1
+    assert f"there are no rows of Trades in {folder / 'data' / 'Trades'}" in outcome.err
+    assert "it needs some rows" in outcome.err
+    (folder / "data" / "Trades").rmdir()
+    assert "[streams.Trades]: 'path' names" in headrace("explain", folder / "job.toml").err
+
+
+def test_a_plan_is_made_without_files_that_the_run_would_leave_out(
+    headrace: CommandLine, folder: Path, trades: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    copytree(trades, folder / "data")
+    bad = folder / "data" / "Trades" / "half.parquet"
+    bad.write_bytes(next((trades / "Trades").iterdir()).read_bytes()[:500])
+    stopped = headrace("explain", folder / "job.toml")
+    assert stopped.status == 1
+    assert 'on_bad_file = "quarantine"' in stopped.err
+    job_with(folder, end='[engine]\non_bad_file = "quarantine"')
+    found = headrace("explain", folder / "job.toml")
+    assert found.status == 0, found.err
+    assert caplog.messages[0].startswith(f"left out: {bad}: is damaged")
+
+
+# Mistakes name their file
+
+
+def test_mistakes_name_the_file_the_line_and_the_column(
+    headrace: CommandLine, folder: Path, trades: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "data").symlink_to(trades)
+    (folder / "more.sql").write_text(
+        "-- more\nCREATE QUERY more AS\n  SELECT count(*) AS n, sum(Vo) FROM Trades [RANGE '1 s'];\n"
+    )
+    job_with(folder, queries='["queries.sql", "more.sql"]')
+    monkeypatch.chdir(folder)
+    place = "error[unknown-name]: more.sql:3:29: no column 'Vo'"
+    for arguments in (
+        ("explain", "job.toml"),
+        ("run", "job.toml"),
+        ("parse", "more.sql", "--schema", "schema.sql"),
+        ("eval", "more.sql", "--data", "data"),
+        ("explain", "more.sql", "--data", "data"),
+    ):
+        assert place in headrace(*arguments).err, arguments
+    (folder / "schema.sql").write_text("CREATE STREAM;")
+    assert "error[syntax]: schema.sql:1:14: expected" in headrace("run", "job.toml").err
+    monkeypatch.chdir(trades)
+    assert f"error[syntax]: {folder / 'schema.sql'}:1:14: expected" in headrace("run", folder / "job.toml").err

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from headrace.model.naming import QUERY_NAME_HINT
 from headrace.service.init import FILES
 from headrace.service.jobs import catalog_of, read_job, script_of
 from headrace.spark.context import ResultFolder, Setting
@@ -134,6 +135,39 @@ def test_mistakes_leave_no_request(headrace: CommandLine, job: Path, stepper: St
         assert expected in outcome.err
     assert headrace("tables", "reload", job, "Clos").status == 1
     assert requests(stepper.directory) == []
+
+
+def test_names_differ_in_more_than_their_case(headrace: CommandLine, job: Path, running: Stepper) -> None:
+    headrace("queries", "add", job, "volume", VOLUME)
+    twice = headrace("queries", "add", job, "Volume", VOLUME)
+    assert twice.status == 1
+    assert "there is a query 'volume' already" in twice.err
+
+
+@pytest.mark.parametrize("name", ["my-query", "5min", "_x", "é", "a b", "a" * 65])
+def test_names_are_those_that_files_take(headrace: CommandLine, job: Path, stepper: Stepper, name: str) -> None:
+    for outcome in (
+        headrace("queries", "add", job, name, VOLUME),
+        headrace(
+            "parse", script_with(job, f"CREATE QUERY `{name}` AS {VOLUME};"), "--schema", job.parent / "schema.sql"
+        ),
+        headrace("parse", script_with(job, f"CREATE QUERY {name} AS {VOLUME};"), "--schema", job.parent / "schema.sql"),
+    ):
+        assert outcome.status == 1
+        assert name == "a b" or QUERY_NAME_HINT in outcome.err
+    assert requests(stepper.directory) == []
+
+
+def script_with(job: Path, text: str) -> Path:
+    path = job.parent / "named.sql"
+    path.write_text(text)
+    return path
+
+
+def test_a_mistake_in_a_file_names_it(headrace: CommandLine, job: Path, stepper: Stepper) -> None:
+    path = script_with(job, VOLUME.replace("Vol)", "Vo)"))
+    outcome = headrace("queries", "add", job, "volume", "--file", path)
+    assert f"error[unknown-name]: {path}:1:" in outcome.err
 
 
 def test_without_an_engine_the_request_waits(headrace: CommandLine, job: Path, stepper: Stepper) -> None:

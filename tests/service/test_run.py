@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
+from socket import gethostname
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -18,13 +22,14 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from headrace.model.errors import DataError, UsageError
-from headrace.service.failures import DETAILS, TaskError, translated
+from headrace.model.errors import DataError, HeadraceError, UsageError
+from headrace.service.failures import DETAILS, TaskError, is_lost, translated
 from headrace.service.init import FILES
 from headrace.service.jobs import engine_of, read_job
 from headrace.service.live import LINE_S, Lines, line_of, short_duration, summarise, watching
-from headrace.service.run import Work, opened, signals
+from headrace.service.run import Work, drive, opened, signals, tell_rejected
 from headrace.spark.context import ResultFolder
+from headrace.spark.directory import Owner, check_free, prepare
 from headrace.spark.progress import Progress
 from headrace.spark.records import QueryState, Totals
 from tests.service.running import CommandLine
@@ -159,7 +164,7 @@ def handlers() -> Iterator[None]:
 @pytest.mark.usefixtures("handlers")
 def test_the_first_signal_lets_the_step_finish_and_the_second_does_not(number: signal.Signals, quiet: Console) -> None:
     running: Any = SimpleNamespace(stopping=threading.Event())
-    with pytest.raises(KeyboardInterrupt), signals(running, quiet):  # noqa: PT012 - both signals come inside
+    with pytest.raises(KeyboardInterrupt), signals(running, quiet, threading.Event()):  # noqa: PT012 - both signals come inside
         signal.raise_signal(number)
         assert running.stopping.is_set()
         assert "stopping after this step" in written(quiet)
@@ -224,6 +229,7 @@ def test_errors_that_are_not_of_spark_stay_what_they_are(tmp_path: Path) -> None
 
 # Progress
 
+DAY_US = 86_400_000_000
 PROGRESS = Progress(
     stream="Trades",
     step=12,
@@ -255,7 +261,16 @@ def test_a_line_tells_how_far_a_stream_is() -> None:
 
 @pytest.mark.parametrize(
     ("duration_us", "expected"),
-    [(0, "0.0 us"), (1_500_000, "1.5 s"), (90_000_000, "1.5 min"), (20 * 60_000_000, "20 min"), (-2_000, "-2.0 ms")],
+    [
+        (0, "0.0 us"),
+        (1_500_000, "1.5 s"),
+        (90_000_000, "1.5 min"),
+        (20 * 60_000_000, "20 min"),
+        (-2_000, "-2.0 ms"),
+        (DAY_US * 3 // 2, "36 h"),
+        (2 * DAY_US, "2 days"),
+        (8_020 * DAY_US, "8,020 days"),
+    ],
 )
 def test_lags_are_told_in_one_unit(duration_us: int, expected: str) -> None:
     assert short_duration(duration_us) == expected
@@ -294,3 +309,168 @@ def test_names_are_not_markup(quiet: Console) -> None:
     summarise(quiet, [replace(PROGRESS, stream="[red]x", queries={"[b]": QueryState(1)})], [])
     assert "[red]x" in written(quiet)
     assert "[b]" in written(quiet)
+
+
+def test_files_that_changed_are_counted() -> None:
+    assert "bad 0, changed files 2" in line_of(replace(PROGRESS, totals=Totals(changed=2)))
+    assert "changed" not in line_of(PROGRESS)
+
+
+def test_before_the_first_step_it_is_told_what_takes_so_long(quiet: Console) -> None:
+    with watching(quiet, in_place=False):
+        assert written(quiet) == "reading the first files and making the plan\n"
+    terminal = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with watching(terminal, in_place=True):
+        assert "making the plan" in written(terminal)
+    shown = written(quiet)
+    with watching(quiet, in_place=False, is_first=False):
+        assert written(quiet) == shown
+
+
+# What needs no Spark is checked before it starts
+
+
+@pytest.fixture
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.spark.sessions.session", lambda *_: pytest.fail("there was no need for a session"))
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_missing_directory_is_named_with_its_key(headrace: CommandLine, job: Path) -> None:
+    (job.parent / "data").unlink()
+    outcome = headrace("run", job)
+    assert outcome.status == 1
+    assert f"{job}, [streams.Trades]: 'path' names {job.parent / 'data' / 'Trades'}" in outcome.err
+    (job.parent / "data" / "Trades").mkdir(parents=True)
+    assert "[tables.Close]: 'path' names" in headrace("run", job).err
+
+
+@pytest.mark.usefixtures("no_session")
+def test_results_that_could_not_be_written_are_told_at_once(headrace: CommandLine, job: Path) -> None:
+    (job.parent / "results").write_text("a file")
+    outcome = headrace("run", job)
+    assert outcome.status == 1
+    assert f"error[state-write]: can't write {job.parent / 'results'}" in outcome.err
+    assert "hint: is it a directory that you may write to?" in outcome.err
+    (job.parent / "state").rmdir()
+    (job.parent / "state").write_text("a file too")
+    assert f"error[state-write]: can't write {job.parent / 'state'}" in headrace("run", job).err
+
+
+@pytest.mark.usefixtures("no_session")
+def test_who_owns_the_state_is_told(headrace: CommandLine, job: Path) -> None:
+    directory = prepare(job.parent / "state" / "Trades", "", 1)
+    owner = Owner(directory)
+    outcome = headrace("run", job)
+    owner.close()
+    assert outcome.status == 1
+    assert f"another engine (process {os.getpid()} on {gethostname()}) runs on {directory.root}" in outcome.err
+    assert "--take-over" in outcome.err
+    check_free(directory.root)
+
+
+@pytest.mark.usefixtures("no_session")
+def test_an_owner_that_did_not_tell_its_name_is_in_the_way_all_the_same(tmp_path: Path) -> None:
+    directory = prepare(tmp_path, "", 1)
+    owner = Owner(directory)
+    (tmp_path / "epochs" / "000000001").write_text("17\n")
+    with pytest.raises(UsageError, match=r"another engine \(process 17\) runs on"):
+        check_free(tmp_path)
+    (tmp_path / "epochs" / "000000001").unlink()
+    with pytest.raises(UsageError, match="another engine runs on"):
+        Owner(directory)
+    owner.close()
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_file_without_queries_is_told(headrace: CommandLine, job: Path) -> None:
+    (job.parent / "queries.sql").write_text("-- none yet\n")
+    (job.parent / "results").write_text("")
+    assert "there is no query in " in headrace("run", job).err
+
+
+def test_where_rejected_rows_are_is_told(tmp_path: Path, quiet: Console) -> None:
+    tell_rejected(quiet, tmp_path)
+    assert written(quiet) == ""
+    (tmp_path / "Trades" / "rejected").mkdir(parents=True)
+    (tmp_path / "Trades" / "rejected" / ".step-1.staged").touch()
+    tell_rejected(quiet, tmp_path)
+    assert written(quiet) == ""
+    (tmp_path / "Trades" / "rejected" / "step-1.parquet").touch()
+    tell_rejected(quiet, tmp_path)
+    assert written(quiet).replace("\n", "") == f"rows that were not counted: {tmp_path}/Trades/rejected/*.parquet"
+
+
+# A JVM that goes before us
+
+
+def test_a_lost_jvm_is_no_bug_of_ours(tmp_path: Path) -> None:
+    empty = PythonException("Answer from Java side is empty")
+    for problem in (ConnectionRefusedError(111, "Connection refused"), ConnectionResetError(), empty):
+        found = translated(problem, tmp_path)
+        assert isinstance(found, HeadraceError)
+        assert found.code == "spark-lost"
+    assert not is_lost(ValueError("Answer from Java side is empty"))
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_jvm_that_is_stopped_with_us_ends_the_run_well(job: Path, quiet: Console) -> None:
+    """As systemd does unless KillMode=mixed: the signal goes to both, and the step can't finish."""
+    running: Any = Mock(stopping=threading.Event())
+
+    def lost(_timeout_s: float) -> bool:
+        signal.raise_signal(signal.SIGTERM)
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    running.join = lost
+    drive(running, read_job(job), None, quiet)
+    assert "the step is done again at the next start" in written(quiet)
+    running.join = Mock(side_effect=ConnectionRefusedError(111, "Connection refused"))
+    with pytest.raises(ConnectionRefusedError):
+        drive(running, read_job(job), None, quiet)
+
+
+def test_the_jvm_is_started_apart_from_our_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace.spark import sessions
+
+    launched = Mock()
+    context = SimpleNamespace(_gateway=None, _ensure_initialized=Mock())
+    monkeypatch.setattr(sessions, "SparkContext", context)
+    monkeypatch.setattr(sessions, "launch_gateway", launched)
+    monkeypatch.setattr(sessions, "SparkConf", Mock())
+    sessions.start_java({"spark.master": "local"})
+    assert launched.call_args.kwargs == {"popen_kwargs": {"start_new_session": True}}
+    context._ensure_initialized.assert_called_once_with(gateway=launched.return_value)
+    context._gateway = "one that runs"
+    sessions.start_java({})
+    assert launched.call_count == 1
+
+
+def test_workers_that_lack_headrace_are_told_by_their_python() -> None:
+    from headrace.spark.sessions import check_workers
+
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(pythonExec="/usr/bin/python3"))
+    trace = TRACE.format(error="ModuleNotFoundError: No module named 'headrace'")
+    with pytest.raises(UsageError, match="workers run /usr/bin/python3") as problem:
+        check_workers(spark, PythonException(trace))
+    assert "PYSPARK_PYTHON=" in (problem.value.hint or "")
+    check_workers(spark, PythonException(TRACE.format(error="ModuleNotFoundError: No module named 'mine'")))
+
+
+@pytest.mark.jvm
+@pytest.mark.slow
+def test_a_signal_to_the_process_group_lets_the_step_finish(job: Path) -> None:
+    """As `timeout` and a terminal send it."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "headrace", "run", str(job)], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert child.stderr is not None
+    for line in child.stderr:
+        if "making the plan" in line:
+            break
+    os.killpg(child.pid, signal.SIGTERM)
+    _, told = child.communicate(timeout=120)
+    assert child.returncode == 0, told
+    assert "stopping after this step" in told
+    assert "2,000 rows" in told
+    assert "Spark was stopped too" not in told

@@ -82,7 +82,7 @@ class Child:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """Python and the JVM at once; Spark's workers notice that it is gone."""
+        """Python. The JVM, in a session of its own, notices that it is gone, and Spark's workers that the JVM is."""
         if self.is_running:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()

@@ -108,6 +108,13 @@ def test_values_as_json() -> None:
     ]
 
 
+def test_the_console_does_not_fold_times(capsys: pytest.CaptureFixture[str]) -> None:
+    time = pa.array([0], pa.timestamp("us", "UTC"))
+    words = {f"word{place}": ["long enough to be folded"] for place in range(4)}
+    Console(1)("a", 1, pa.table({"window_start": time, "window_end": time, **words}))
+    assert capsys.readouterr().out.count("1970-01-01T00:00:00Z") == 2
+
+
 def test_the_console_shows_the_newest_rows(capsys: pytest.CaptureFixture[str]) -> None:
     Console(2)("q", 7, pa.table({"n": [1, 2, None]}))
     shown = capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.errors import QueryError
+from headrace.model.naming import QUERY_NAME_HINT
 from headrace.model.schema import Catalog, Stream, Table
 from headrace.sql import NamedQuery, ScriptReader, parse_query, parse_script
 from tests.sql.catalog import CATALOG, DECLARATIONS
@@ -116,3 +117,23 @@ def test_outcomes_are_values() -> None:
     ).statements()
     assert isinstance(stream, Stream)
     assert isinstance(table, Table)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("CREATE QUERY a AS SELECT count(*) FROM s [RANGE '1 s']\nCREATE QUERY b AS SELECT 1;", "is a ';' missing"),
+        ("CREATE STREAM y (t TIMESTAMP) EVENT TIME t\nCREATE QUERY b AS SELECT 1;", "is a ';' missing before CREATE?"),
+        ("SELEC count(*) FROM s [RANGE '1 s'];", "did you mean SELECT instead of 'SELEC'?"),
+        ("CREATE QUERY a AS SLECT count(*) FROM s [RANGE '1 s'];", "did you mean SELECT instead of 'SLECT'?"),
+        ("SELECT count(*) FORM s [RANGE '1 s'];", "did you mean FROM instead of 'FORM'?"),
+        ("SELECT date_trunc('hour', t), count(*) FROM s [RANGE '1 s'] GROUP BY 1;", "window(t, '1 hour')"),
+        ("CREATE QUERY my-query AS SELECT count(*) FROM s [RANGE '1 s'];", QUERY_NAME_HINT),
+        ("CREATE QUERY a.b AS SELECT count(*) FROM s [RANGE '1 s'];", QUERY_NAME_HINT),
+    ],
+)
+def test_slips_get_a_hint(text: str, hint: str) -> None:
+    catalog = parse_script("CREATE STREAM s (t TIMESTAMP, form STRING) EVENT TIME t;").catalog
+    with pytest.raises(QueryError) as problem:
+        parse_script(text, catalog)
+    assert hint in (problem.value.hint or "")

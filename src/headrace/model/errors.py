@@ -37,9 +37,19 @@ class HeadraceError(Exception):
         self.hint = hint
         self.span = span
         self.source = source
+        self.file: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The file, and the line and column in it, as far as they are known."""
+        if self.file is None or self.span is None or self.source is None:
+            return self.file or ""
+        before = self.source[: self.span.start]
+        return f"{self.file}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
     def __str__(self) -> str:
-        lines = [f"error[{self.code}]: {shown(self.message)}"]
+        place = f"{shown(self.place)}: " if self.file else ""
+        lines = [f"error[{self.code}]: {place}{shown(self.message)}"]
         if self.span is not None and self.source is not None:
             lines += underline(self.source, self.span)
         if self.detail:

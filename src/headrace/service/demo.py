@@ -144,7 +144,7 @@ def wait(run: Run, file: Path, show: Any) -> None:
     """Until the file has been read."""
     name = f"/{file.name}"
     (pipeline,) = run.pipelines
-    while not any(path.endswith(name) for path in list(pipeline.stepper.seen.paths)):
+    while not any(path.endswith(name) for path in list(pipeline.stepper.seen.looks)):
         if run.join(0.02):
             return
         show(run.progress())

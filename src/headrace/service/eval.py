@@ -112,9 +112,9 @@ def load(queries: str, folder: Path, catalog: Catalog) -> Script:
     report: list[HeadraceError] = []
     schema = folder / "schema.sql"
     if schema.is_file() and not read_script(text, catalog, []).catalog.streams:
-        catalog = read_script(read_text(str(schema)), catalog, report).catalog
+        catalog = read_script(read_text(str(schema)), catalog, report, file=str(schema)).catalog
         check_report(report)
-    script = read_script(text, catalog, report)
+    script = read_script(text, catalog, report, file=queries)
     check_report(report)
     if not script.queries:
         raise UsageError("no-queries", "there is no query in the script", hint="add CREATE QUERY name AS SELECT ...")

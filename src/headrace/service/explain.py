@@ -124,12 +124,14 @@ def given(queries: str, folder: Path | None, functions: str | None, batch_rows: 
         if folder is None:
             raise click.UsageError("a script needs --data: a plan depends on what the data are like")
         return load(queries, folder, read_functions(functions)), partial(read_relation, folder)
-    from headrace.service.jobs import read_job, script_of, some_rows
+    from headrace.service.jobs import check_inputs, read_job, script_of, some_rows
 
     if folder is not None or functions is not None:
         raise click.UsageError("a job file says itself where its data and functions are")
     job = read_job(Path(queries))
-    return script_of(job), lambda relation: some_rows(job, relation, batch_rows)
+    script = script_of(job)
+    check_inputs(job, script.catalog)
+    return script, lambda relation: some_rows(job, relation, batch_rows)
 
 
 def columns() -> int:

@@ -13,6 +13,7 @@ MORE = re.compile(r"  = |hint: | *\d* \| ")
 RAISED = re.compile(r"^(?:[\w.]+\.)?(?P<name>[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning))(?:: (?P<text>.*))?$")
 CAUSED = re.compile(r"^Caused by: [\w.$]+: (?P<text>.+)$")
 FOREIGN = ("pyspark", "py4j")
+LOST = ("Answer from Java side is empty", "SparkContext was shut down", "stopped SparkContext")
 DETAILS = "last-error.txt"
 
 
@@ -32,6 +33,9 @@ def translated(problem: BaseException, state: Path) -> BaseException:
 
     The whole text of what we do not know goes into a file beside the state.
     """
+    if is_lost(problem):
+        hint = "was it killed, or out of memory? start again: the step that ran is done once more"
+        return HeadraceError("spark-lost", "Spark's Java process is gone", detail=str(problem), hint=hint)
     if type(problem).__module__.partition(".")[0] not in FOREIGN:
         return problem
     told = str(problem)
@@ -39,6 +43,13 @@ def translated(problem: BaseException, state: Path) -> BaseException:
     if ours is not None:
         return ours
     return HeadraceError("spark", f"a step failed in Spark: {cause_of(told)}", hint=keep_details(told, state))
+
+
+def is_lost(problem: BaseException) -> bool:
+    """Whether it says that the JVM is gone, or is going."""
+    if isinstance(problem, ConnectionError) or type(problem).__name__ == "Py4JNetworkError":
+        return True
+    return type(problem).__module__.partition(".")[0] in FOREIGN and any(sign in str(problem) for sign in LOST)
 
 
 def our_error(told: str) -> TaskError | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,19 +12,21 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.model.arrow import conform
-from headrace.model.errors import HeadraceError, UsageError, nearest
+from headrace.model.errors import DataError, HeadraceError, UsageError, nearest, printable
 from headrace.model.schema import Catalog, Stream, Table
 from headrace.service.job_file import ENGINE, INPUT, JOB, QUOTAS, SINK, checked, read_document, section, settings_of
 from headrace.service.job_file import value_of as checked_value
 from headrace.service.scripts import check_report, read_functions, read_script, read_text
-from headrace.spark.disk import local_path
-from headrace.spark.inputs import Source, cut, list_files, read, read_table
+from headrace.spark.directory import check_free
+from headrace.spark.disk import check_writable, local_path
+from headrace.spark.inputs import BadFile, Source, cut, list_files, read, read_table
 from headrace.spark.registry import Quotas
 from headrace.sql import Script, format_query
 
 if TYPE_CHECKING:
     from headrace.spark.engine import Engine
 
+LOG = logging.getLogger(__name__)
 SUFFIX = ".toml"
 MASTER = "local[*]"
 TRIGGER = "1 s"
@@ -117,7 +121,7 @@ def catalog_of(job: Job) -> Catalog:
     """Streams, tables and functions; each stream and table has its place, and each place is of one that is declared."""
     report: list[HeadraceError] = []
     functions = read_functions(None if job.functions is None else str(job.functions))
-    script = read_script(read_text(str(job.schema)), functions, report)
+    script = read_script(read_text(str(job.schema)), functions, report, file=from_here(job.schema))
     check_report(report)
     if script.queries:
         raise UsageError("job", f"{job.schema} has queries", hint="'queries' names the files that hold them")
@@ -144,15 +148,23 @@ def check_places(job: Job, key: str, places: Mapping[str, Source], declared: Ite
             raise UsageError("job", f"{job.file} does not say where the rows of {name} are", hint=hint)
 
 
-def script_of(job: Job) -> Script:
+def from_here(path: Path) -> str:
+    """As one would write it where one stands, if that is shorter."""
+    below = os.path.relpath(path)
+    return str(path) if below.startswith(os.pardir) else below
+
+
+def script_of(job: Job, warn: Callable[[str], None] = lambda text: None) -> Script:
     """The catalog and all queries of the job's files; every mistake is told, with its file."""
     catalog = catalog_of(job)
     found = Script(catalog, ())
     for path in job.queries:
         report: list[HeadraceError] = []
         readable = {named.name: named.query for named in found.queries}
-        script = read_script(read_text(str(path)), catalog, report, readable)
+        script = read_script(read_text(str(path)), catalog, report, readable, file=from_here(path))
         check_report(report)
+        if not script.queries:
+            warn(f"there is no query in {from_here(path)}")
         if len(script.catalog.relation_names()) > len(catalog.relation_names()):
             raise UsageError("job", f"{path} declares streams or tables", hint=f"{job.schema} is the place for them")
         known = {named.name.lower() for named in found.queries}
@@ -185,11 +197,41 @@ def engine_of(job: Job, spark: Any, *, take_over: bool = False) -> Engine:
     return engine
 
 
+# Before an engine starts
+
+
+def check_inputs(job: Job, catalog: Catalog) -> None:
+    """Whether what the job reads is there at all."""
+    for stream in catalog.streams:
+        path = Path(job.streams[stream.name.lower()].path)
+        check_path(job, f"[streams.{stream.name}]", path, path.is_dir(), "directory")
+    for table in catalog.tables:
+        path = Path(job.tables[table.name.lower()].path)
+        check_path(job, f"[tables.{table.name}]", path, path.exists(), "file or directory")
+
+
+def check_path(job: Job, section: str, path: Path, is_there: bool, kind: str) -> None:
+    if not is_there:
+        problem = f"{job.file}, {section}: 'path' names {path}, and there is no such {kind}"
+        raise UsageError("job", problem, hint="make it, or correct the path; it is relative to the job file")
+
+
+def check_outputs(job: Job, catalog: Catalog, *, take_over: bool = False) -> None:
+    """Whether nobody else owns the state, and what the job writes can be written."""
+    if not take_over:
+        for stream in catalog.streams:
+            check_free(job.state / stream.name)
+    for folder in (job.state, *(Path(sink["path"]) for sink in job.sinks if "path" in sink)):
+        check_writable(folder)
+
+
 # Rows without an engine
 
 
 def some_rows(job: Job, relation: Stream | Table, most: int) -> pa.Table:
-    """All rows of a table; of a stream the first ones, file by file, about as many as asked."""
+    """All rows of a table; of a stream the first ones, file by file, about as many as asked. Bad files are left out if
+    the engine would leave them out.
+    """
     if isinstance(relation, Table):
         return read_table(job.tables[relation.name.lower()], relation)
     source = job.streams[relation.name.lower()]
@@ -197,10 +239,18 @@ def some_rows(job: Job, relation: Stream | Table, most: int) -> pa.Table:
     found = [conform(pa.table({}), relation.columns)]
     count = 0
     for file in list_files(source):
-        for unit in cut(source, file, relation):
-            for rows in read(source, unit, relation, columns):
-                found.append(rows.table)
-                count += rows.table.num_rows
-                if count >= most:
-                    return pa.concat_tables(found)
+        try:
+            for unit in cut(source, file, relation):
+                for rows in read(source, unit, relation, columns):
+                    found.append(rows.table)
+                    count += rows.table.num_rows
+                    if count >= most:
+                        return pa.concat_tables(found)
+        except BadFile as problem:
+            if job.engine.get("on_bad_file") != "quarantine":
+                raise
+            LOG.warning("left out: %s: %s", printable(file.path), printable(problem.reason))
+    if not count:
+        hint = "a plan is made for the data that there are: it needs some rows"
+        raise DataError("no-data", f"there are no rows of {relation.name} in {source.path}", hint=hint)
     return pa.concat_tables(found)

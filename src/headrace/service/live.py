@@ -22,6 +22,7 @@ REFRESH_S = 0.25
 LINE_S = 5.0
 MOST_QUERIES = 20
 WIDEST = 1_000
+BEGINNING = "reading the first files and making the plan"
 
 Show = Callable[[Sequence[Progress]], None]
 
@@ -45,6 +46,7 @@ def facts(progress: Progress) -> list[list[str]]:
             counted(progress.windows, "window", "windows"),
             *(f"{name} {getattr(totals, name):,}" for name in ("late", "dropped", "future", "bad")),
             *([f"bad files {totals.quarantined:,}"] if totals.quarantined else []),
+            *([f"changed files {totals.changed:,}"] if totals.changed else []),
         ],
     ]
 
@@ -54,8 +56,10 @@ def counted(count: int, one: str, many: str) -> str:
 
 
 def short_duration(duration_us: int) -> str:
-    """About how long, in one unit: '1.5 s', '20 min', '7,992 day'."""
-    size_us = next((size for size in UNITS_US.values() if abs(duration_us) >= size), 1)
+    """About how long, in one unit: '1.5 s', '20 min', '36 h', '7,992 days'."""
+    if abs(duration_us) >= 2 * UNITS_US["day"]:
+        return f"{duration_us / UNITS_US['day']:,.0f} days"
+    size_us = next((size for name, size in UNITS_US.items() if name != "day" and abs(duration_us) >= size), 1)
     name = next(name for name, size in UNITS_US.items() if size == size_us)
     amount = duration_us / size_us
     return f"{amount:,.1f} {name}" if abs(amount) < 10 else f"{amount:,.0f} {name}"
@@ -78,12 +82,17 @@ def block_of(all_progress: Iterable[Progress]) -> Text:
 
 
 @contextmanager
-def watching(console: Console, in_place: bool, clock: Callable[[], float] = time.monotonic) -> Iterator[Show]:
-    """Gives a function to call now and then with the progress of each stream."""
+def watching(
+    console: Console, in_place: bool, clock: Callable[[], float] = time.monotonic, *, is_first: bool = True
+) -> Iterator[Show]:
+    """Gives a function to call now and then with the progress of each stream. A first run has a plan to make."""
     if in_place:
-        with Live(Text("waiting for the first step"), console=console, auto_refresh=False, transient=True) as live:
+        with Live(Text(BEGINNING if is_first else ""), console=console, auto_refresh=False, transient=True) as live:
+            live.refresh()
             yield lambda found: live.update(block_of(found), refresh=True) if found else None
     else:
+        if is_first:
+            say(console, BEGINNING)
         yield Lines(console, clock)
 
 

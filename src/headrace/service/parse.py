@@ -30,9 +30,9 @@ def parse(script: str, schema: str | None, functions: str | None, as_json: bool)
     report: list[HeadraceError] = []
     catalog = read_functions(functions)
     if schema is not None:
-        catalog = read_script(read_text(schema), catalog, report).catalog
+        catalog = read_script(read_text(schema), catalog, report, file=schema).catalog
         check_report(report)
-    parsed = read_script(read_text(script), catalog, report)
+    parsed = read_script(read_text(script), catalog, report, file=script)
     lines = json_lines(parsed) if as_json else canonical_lines(parsed)
     for line in lines:
         click.echo(line)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.model.chaining import place_of
-from headrace.model.errors import UsageError, nearest, printable
+from headrace.model.errors import HeadraceError, UsageError, nearest, printable
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.model.time import format_timestamp
@@ -24,7 +24,7 @@ from headrace.planner.shares import fair_shares
 from headrace.service.jobs import Job, catalog_of, read_job, script_of
 from headrace.service.live import print_wide
 from headrace.service.requesting import answer_within, state_of_stream, told
-from headrace.service.scripts import read_text
+from headrace.service.scripts import STANDARD_INPUT, read_text
 from headrace.spark.chaining import beginning_of
 from headrace.spark.directory import Directory, open_directory, prepare
 from headrace.spark.records import Commit, QueryState
@@ -74,7 +74,7 @@ def add(job: Path, name: str, sql: str | None, file: str | None, wait_s: float) 
       headrace queries add job.toml volume "SELECT sum(Vol) AS volume FROM Trades [RANGE '1 minute']"
     """
     check_name(name)
-    request("add", read_job(job), name, text_of(sql, file), wait_s)
+    request("add", read_job(job), name, text_of(sql, file), wait_s, file)
 
 
 @queries.command("replace")
@@ -85,7 +85,7 @@ def add(job: Path, name: str, sql: str | None, file: str | None, wait_s: float) 
 @wait_option
 def replace(job: Path, name: str, sql: str | None, file: str | None, wait_s: float) -> None:
     """Put another query in the place of the one called NAME; it begins anew."""
-    request("replace", read_job(job), name, text_of(sql, file), wait_s)
+    request("replace", read_job(job), name, text_of(sql, file), wait_s, file)
 
 
 @queries.command("drop")
@@ -155,13 +155,17 @@ def text_of(sql: str | None, file: str | None) -> str:
     return read_text(file) if file is not None else str(sql)
 
 
-def request(action: str, job: Job, name: str, sql: str | None, wait_s: float) -> None:
+def request(action: str, job: Job, name: str, sql: str | None, wait_s: float, file: str | None = None) -> None:
     """Leave a request with the stream that the query reads, and tell what became of it."""
     catalog = catalog_of(job)
     if sql is None:
         directory, sql = holder(job, catalog, name), ""
     else:
-        directory = directory_for(job, catalog, sql)
+        try:
+            directory = directory_for(job, catalog, sql)
+        except HeadraceError as problem:
+            problem.file = None if file == STANDARD_INPUT else file
+            raise
     answer = answer_within(directory, ask(directory, action, name, sql), wait_s)
     click.echo(told(f"{name}: {DONE[action]}", answer, directory, wait_s))
     warn_of_file(action, job, name)

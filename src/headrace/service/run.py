@@ -15,9 +15,9 @@ from rich.console import Console
 
 from headrace.model.errors import UsageError
 from headrace.model.time import parse_duration
-from headrace.service.failures import translated
-from headrace.service.jobs import Job, engine_of, read_job, script_of
-from headrace.service.live import REFRESH_S, summarise, watching
+from headrace.service.failures import is_lost, translated
+from headrace.service.jobs import Job, check_inputs, check_outputs, engine_of, read_job, script_of
+from headrace.service.live import REFRESH_S, say, summarise, watching
 
 if TYPE_CHECKING:
     from headrace.spark.engine import Engine
@@ -49,14 +49,16 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool) -> None:
         raise click.UsageError("--once keeps open windows open, --bounded closes them: choose one")
     mode = "once" if once else "bounded" if bounded else None
     told = read_job(job)
-    script_of(told)
+    catalog = script_of(told, warn=lambda text: click.echo(text, err=True)).catalog
+    check_inputs(told, catalog)
+    with in_words_of_the_command_line():
+        check_outputs(told, catalog, take_over=take_over)
     console = Console(stderr=True, highlight=False)
     from headrace.spark.sessions import session
 
     with session(told.master, {**QUIET, **told.spark}) as spark:
-        engine = engine_of(told, spark, take_over=take_over)
         try:
-            running = opened(engine)
+            running = opened(engine_of(told, spark, take_over=take_over))
             tell_ended(running)
             drive(running, told, mode, console)
         except Exception as problem:  # noqa: BLE001 - PySpark is not imported here: its errors are known by their text
@@ -64,12 +66,26 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool) -> None:
             raise known from (None if known is not problem else problem.__cause__)
     folders = [folder for pipeline in running.pipelines for folder in pipeline.stepper.setting.results]
     summarise(console, running.progress(), folders)
+    tell_rejected(console, told.state)
+
+
+def tell_rejected(console: Console, state: Path) -> None:
+    for folder in sorted(state.glob("*/rejected")):
+        if any(folder.glob("*.parquet")):
+            say(console, f"rows that were not counted: {folder / '*.parquet'}")
 
 
 def opened(engine: Engine) -> Run:
-    """A run that has not begun. What to do when the state is in use is said in words of the command line."""
-    try:
+    """A run that has not begun."""
+    with in_words_of_the_command_line():
         return engine.run()
+
+
+@contextmanager
+def in_words_of_the_command_line() -> Iterator[None]:
+    """What to do when the state is in use."""
+    try:
+        yield
     except UsageError as problem:
         if problem.code != "state-in-use":
             raise
@@ -96,14 +112,18 @@ def drive(running: Run, job: Job, mode: str | None, console: Console) -> None:
         wait = Work(running.bounded if mode == "bounded" else running.once).wait
     # Results that are printed meanwhile would be overwritten in place.
     in_place = console.is_terminal and not any(sink["kind"] == "console" for sink in job.sinks)
+    asked = threading.Event()
     try:
-        with signals(running, console), watching(console, in_place) as show:
+        is_first = not running.progress()
+        with signals(running, console, asked), watching(console, in_place, is_first=is_first) as show:
             while not wait(REFRESH_S):
                 show(running.progress())
-    except Exception:
+    except Exception as problem:
         if mode is None:
             running.close()
-        raise
+        if not (asked.is_set() and is_lost(problem)):
+            raise
+        say(console, "stopped at once, since Spark was stopped too: the step is done again at the next start")
     running.close()
 
 
@@ -131,17 +151,18 @@ class Work:
 
 
 @contextmanager
-def signals(running: Run, console: Console) -> Iterator[None]:
-    """The first signal lets the step finish, the second does not. PySpark's own handler, which would cancel the step,
-    is in place once the session has started: ours must come after it.
+def signals(running: Run, console: Console, asked: threading.Event) -> Iterator[None]:
+    """The first signal lets the step finish, and is noted; the second does not. PySpark's own handler, which would
+    cancel the step, is in place once the session has started: ours must come after it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        if running.stopping.is_set():
+        if asked.is_set():
             raise KeyboardInterrupt
+        asked.set()
         running.stopping.set()
         console.print("stopping after this step; once more stops at once")
 

@@ -51,11 +51,19 @@ def read_functions(path: str | None) -> Catalog:
 
 
 def read_script(
-    text: str, catalog: Catalog, report: list[HeadraceError], readable: Mapping[str, Query] | None = None
+    text: str,
+    catalog: Catalog,
+    report: list[HeadraceError],
+    readable: Mapping[str, Query] | None = None,
+    *,
+    file: str | None = None,
 ) -> Script:
-    """What of `text` can be read; the mistakes go into `report`, each with its spot."""
+    """What of `text` can be read; the mistakes go into `report`, each with its spot and the file it is in."""
     reader = ScriptReader(text, catalog, readable)
-    report += [outcome for outcome in reader.statements() if isinstance(outcome, HeadraceError)]
+    for outcome in reader.statements():
+        if isinstance(outcome, HeadraceError):
+            outcome.file = None if file == STANDARD_INPUT else file
+            report.append(outcome)
     return reader.script()
 
 

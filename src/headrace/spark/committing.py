@@ -50,7 +50,9 @@ class Outcome:
         windows = [each.query.window for each in self.step.registry.queries.values()]
         needed_us = needed_from(windows, closed_after(journal), retain_us)
         forgotten_us = later(before.forgotten_us if before else None, needed_us)
-        totals = counted.totals.plus(Totals(quarantined=len(journal.quarantined)))
+        # Several units of a file may be bad, and each in a task of its own.
+        quarantined = {each.path: each for each in (*counted.quarantined, *journal.quarantined)}
+        totals = counted.totals.plus(Totals(quarantined=len(quarantined), changed=len(journal.changed)))
         results = self.results()
         return Commit(
             step=journal.step,
@@ -74,6 +76,8 @@ class Outcome:
             slices=live_slices(before, self.manifests, needed_us),
             results=results,
             rejected=tuple(counted.rejected),
+            quarantined=tuple(quarantined.values()),
+            windows=self.windows(),
             totals=before.totals.plus(totals) if before else totals,
             inputs=inputs,
         )
@@ -113,6 +117,18 @@ class Outcome:
             )
         return found
 
+    def windows(self) -> int:
+        """Answered since the beginning, also of queries that have left."""
+        before = self.step.before
+        known = before.queries if before else {}
+        found: dict[tuple[str, int], int] = {}
+        for name, state in (each for manifest in self.manifests for each in manifest.queries.items()):
+            found[name, state.generation] = max(found.get((name, state.generation), 0), state.windows)
+        total = sum(found.values())
+        for name, generation in found:
+            total -= known[name].windows if name in known and known[name].generation == generation else 0
+        return total + (windows_of(before) if before else 0)
+
     # Results
 
     def results(self) -> tuple[ResultFile, ...]:
@@ -145,6 +161,11 @@ class Outcome:
         names = [output.name for output in query.outputs]
         orders = [[one_array(table[f"{ORDER}{place}"]) for place in range(len(query.order_by))] for table in tables]
         return best_of(query, [table.select(names) for table in tables], orders)
+
+
+def windows_of(commit: Commit) -> int:
+    """Older records have only those of their queries."""
+    return commit.windows if commit.windows is not None else sum(each.windows for each in commit.queries.values())
 
 
 def closed_after(journal: Journal) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pyarrow as pa
 from rich.console import Console as Terminal
 from rich.table import Table
@@ -20,8 +22,14 @@ class Console:
     def __call__(self, query: str, step: int, rows: pa.Table) -> None:
         self.terminal.print(f"{query}, step {step}: {rows.num_rows:,} rows", style="bold", markup=False)
         shown = Table()
-        for name in rows.column_names:
-            shown.add_column(name)
+        for name, kind in zip(rows.column_names, rows.schema.types, strict=True):
+            shown.add_column(name, no_wrap=bool(pa.types.is_timestamp(kind)))
         for row in rows.slice(max(0, rows.num_rows - self.rows)).to_pylist():
-            shown.add_row(*(Text("NULL" if value is None else printable(str(value))) for value in row.values()))
+            shown.add_row(*(Text(text_of(value)) for value in row.values()))
         self.terminal.print(shown)
+
+
+def text_of(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return "NULL" if value is None else printable(str(value))

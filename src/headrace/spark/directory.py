@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from socket import gethostname
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -202,6 +203,35 @@ def read_format(path: Path) -> dict[str, Any]:
     return found
 
 
+def newest_epoch(root: Path) -> int:
+    return max((int(path.name) for path in (root / "epochs").iterdir() if path.name.isdigit()), default=0)
+
+
+def in_use(root: Path) -> UsageError:
+    """Names the owner, as far as it has written down who it is."""
+    try:
+        owner, _, host = (root / "epochs" / f"{newest_epoch(root):09}").read_text().strip().partition(" ")
+    except OSError:
+        owner, host = "", ""
+    who = f" (process {owner}{' on ' if host else ''}{host})" if owner else ""
+    hint = "stop it; if it hangs and can't be stopped, take_over=True takes the directory from it"
+    return UsageError("state-in-use", f"another engine{who} runs on {root}", hint=hint)
+
+
+def check_free(root: Path) -> None:
+    """Whether no engine owns the directory now; one may come at any time."""
+    try:
+        lock = os.open(root / "lock", os.O_RDWR)
+    except OSError:
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise in_use(root) from None
+    finally:
+        os.close(lock)
+
+
 class Owner:
     """Holds a state directory for as long as this process lives, or until another takes it over."""
 
@@ -214,20 +244,16 @@ class Owner:
         except OSError:
             if not take_over:
                 os.close(self.lock)
-                raise UsageError(
-                    "state-in-use",
-                    f"another engine runs on {directory.root}",
-                    hint="stop it; if it hangs and can't be stopped, take_over=True takes the directory from it",
-                ) from None
+                raise in_use(directory.root) from None
         self.epoch = self.newest() + 1
-        while not create_file(self.epochs / f"{self.epoch:09}", f"{os.getpid()}\n".encode()):
+        while not create_file(self.epochs / f"{self.epoch:09}", f"{os.getpid()} {gethostname()}\n".encode()):
             self.epoch += 1
         for path in self.epochs.iterdir():
             if path.name.isdigit() and int(path.name) < self.epoch:
                 path.unlink(missing_ok=True)
 
     def newest(self) -> int:
-        return max((int(path.name) for path in self.epochs.iterdir() if path.name.isdigit()), default=0)
+        return newest_epoch(self.directory.root)
 
     def write_commit(self, commit: Commit) -> None:
         """Put if absent: of two engines at most one commits a step, and one that lost the directory commits none."""

@@ -5,6 +5,7 @@ Local and mounted file systems only: what is promised rests on rename, link and 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -23,6 +24,9 @@ DIGEST_BYTES = 16
 SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):/")
 TEMPORARY = ".writing-"
 SYNC_THREADS = 8
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+FULL = "make room and start again: it goes on where it stopped"
+NOT_OURS = "is it a directory that you may write to? then start again: it goes on where it stopped"
 
 
 class DamagedError(DataError):
@@ -60,6 +64,13 @@ def digest(data: bytes) -> str:
 def make_folder(path: Path) -> None:
     with translated(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def check_writable(folder: Path) -> None:
+    """Whether files can be made there; the folder is there afterwards."""
+    make_folder(folder)
+    with translated(folder):
+        write_aside(folder / "check", b"").unlink()
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -142,7 +153,7 @@ def translated(path: Path) -> Iterator[None]:
     except FileNotFoundError as problem:
         raise MissingError("state-write", f"can't write {path}: {problem.strerror}") from None
     except OSError as problem:
-        hint = "make room and start again: it goes on where it stopped"
+        hint = FULL if problem.errno in NO_ROOM else NOT_OURS
         raise FullError("state-write", f"can't write {path}: {problem.strerror}", hint=hint) from None
 
 

@@ -19,6 +19,7 @@ from headrace.kernel.frames import columns_of
 from headrace.model.arrow import conform
 from headrace.model.chaining import place_of
 from headrace.model.errors import UsageError
+from headrace.model.naming import same_name
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
 from headrace.model.time import parse_duration
@@ -29,7 +30,7 @@ from headrace.spark.disk import local_path
 from headrace.spark.frames import frame_columns
 from headrace.spark.inputs import Source, list_files, read_table
 from headrace.spark.pipeline import Pipeline
-from headrace.spark.registry import Quotas, check_name
+from headrace.spark.registry import Quotas, check_name, check_stream_name
 from headrace.spark.run import Run
 from headrace.spark.running import OnSpark
 from headrace.spark.sessions import report_lacking
@@ -137,8 +138,8 @@ class Engine:
     def add(self, name: str, sql: str) -> None:
         """A query, under a name that its results have too."""
         check_name(name)
-        if name in self.queries:
-            raise UsageError("query-exists", f"there is a query '{name}' already")
+        if (known_name := same_name(name, self.queries)) is not None:
+            raise UsageError("query-exists", f"there is a query '{known_name}' already")
         known = {other: query for other, (_, query) in self.queries.items()}
         self.catalog, query = parse_next(sql, self.catalog, known)
         self.queries[name] = sql, query
@@ -233,7 +234,7 @@ class Engine:
     def pipeline(
         self, stream: Stream, feed: Feed, chain: Chain, place: str, upstream: Upstream | None = None
     ) -> Pipeline:
-        check_name(stream.name)
+        check_stream_name(stream.name)
         root = self.state / place
         directory = prepare(root, format_stream(stream), self.reducers)
         folders = self.result_folders(root)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -17,17 +17,20 @@ from headrace.kernel.computing import BUDGET_BYTES, Shipped, level_one
 from headrace.kernel.interchange import Counts, Shipment, pack, to_bytes
 from headrace.kernel.owning import split
 from headrace.kernel.row_errors import in_open_instance
-from headrace.model.arrow import arrow_type, one_array
+from headrace.model.arrow import arrow_type, for_people, one_array
 from headrace.model.schema import Stream
 from headrace.model.types import TIMESTAMP
 from headrace.spark.context import Setting, Step, needed_columns, reader_of, step_of
 from headrace.spark.disk import begin_sync
 from headrace.spark.inputs import BadFile, Rows, Unit, read
-from headrace.spark.records import ResultFile, Totals, result_files
+from headrace.spark.records import LeftOut, ResultFile, Totals, files_left_out, result_files
 from headrace.spark.staging import stage
 
 MOST_REJECTED = 1_000_000
 """How many rows a task keeps for the side output; those beyond are counted only."""
+
+
+BEGUN = 'run once with on_bad_file = "quarantine": a step that has begun is finished with the files it began with'
 
 
 class Piece(NamedTuple):
@@ -49,7 +52,7 @@ class Counted:
     end_us: int | None = None
     node_rows: int = 0
     rejected: list[ResultFile] = field(default_factory=list)
-    quarantined: list[str] = field(default_factory=list)
+    quarantined: list[LeftOut] = field(default_factory=list)
 
     def plus(self, other: Counted) -> Counted:
         starts = [each for each in (self.start_us, other.start_us) if each is not None]
@@ -79,8 +82,9 @@ def to_json(counted: Counted) -> bytes:
 
 def counted_from(data: bytes) -> Counted:
     found = json.loads(data)
-    rejected = list(result_files(found["rejected"]))
-    return Counted(**{**found, "totals": Totals(**found["totals"]), "rejected": rejected})
+    rejected, quarantined = list(result_files(found["rejected"])), list(files_left_out(found["quarantined"]))
+    totals = Totals(**found["totals"])
+    return Counted(**{**found, "totals": totals, "rejected": rejected, "quarantined": quarantined})
 
 
 def map_units(setting: Setting, number: int, units: Iterable[Unit]) -> Iterator[Piece]:
@@ -96,12 +100,12 @@ def unit_rows(step: Step, units: Iterable[Unit], task: Task) -> Iterator[Rows]:
     columns = needed_columns(setting, step.journal.registry)
     for unit in units:
         try:
-            yield from read(setting.source, unit, setting.declared, columns)
-        except BadFile:
+            for rows in read(setting.source, unit, setting.declared, columns):
+                yield replace(rows, path=unit.path)
+        except BadFile as problem:
             if setting.on_bad_file == "stop":
-                raise
-            task.counted.quarantined.append(unit.path)
-            task.count(quarantined=1)
+                raise BadFile(problem.path, problem.problem, problem.detail, BEGUN) from None
+            task.counted.quarantined.append(LeftOut(unit.path, problem.reason))
 
 
 def map_rows(setting: Setting, number: int, tables: Iterable[pa.Table]) -> Iterator[Piece]:
@@ -154,6 +158,7 @@ class Task:
     def accepted(self, rows: Rows) -> pa.Table:
         """The rows that are counted; the others are noted."""
         self.count(rows=rows.table.num_rows + rows.rejected.num_rows, bad=rows.rejected.num_rows)
+        self.side.path = rows.path
         self.side.add_raw(rows.rejected)
         table = self.without(rows.table, pc.is_null(rows.table[self.stream.event_time]), "no event time", "dropped")
         if not table.num_rows:
@@ -214,27 +219,38 @@ def highest_by_partition(
 
 
 class SideOutput:
-    """Rows that were not counted, with the reason and the watermark, as one file of the task."""
+    """Rows that were not counted, with the file that they are from, the reason and the watermark, as one file of the
+    task.
+    """
 
     def __init__(self, step: Step) -> None:
         self.step = step
+        self.path: str | None = None
         self.tables: list[pa.Table] = []
         self.rows = 0
 
+    @property
+    def room(self) -> int:
+        return MOST_REJECTED - self.rows
+
     def add(self, table: pa.Table, reason: str) -> None:
-        self.keep(table, pa.array([reason] * table.num_rows, pa.string()))
+        table = table.slice(0, self.room)
+        declared = {column.name: column for column in self.step.setting.declared.columns}
+        shown = for_people(table, [declared[name] for name in table.column_names])
+        self.keep(shown, pa.repeat(pa.scalar(reason, pa.string()), table.num_rows))
 
     def add_raw(self, rejected: pa.Table) -> None:
         if rejected.num_rows:
-            self.keep(rejected.select(["raw"]), rejected["reason"])
+            kept = rejected.slice(0, self.room)
+            self.keep(kept.select(["raw"]), kept["reason"])
 
     def keep(self, table: pa.Table, reasons: pa.Array) -> None:
-        room = max(0, MOST_REJECTED - self.rows)
         watermark = pa.scalar(self.step.journal.watermark_us, pa.int64()).cast(arrow_type(TIMESTAMP))
         marked = table.append_column("rejected_reason", reasons)
+        marked = marked.append_column("rejected_file", pa.repeat(pa.scalar(self.path, pa.string()), table.num_rows))
         marked = marked.append_column("rejected_watermark", pa.repeat(watermark, table.num_rows))
         marked = marked.append_column("rejected_step", pa.repeat(self.step.journal.step, table.num_rows))
-        self.tables.append(marked.slice(0, room))
+        self.tables.append(marked)
         self.rows += marked.num_rows
 
     def close(self) -> list[ResultFile]:

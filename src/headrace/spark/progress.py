@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.planner.plan import Plan
+from headrace.spark.committing import windows_of
 from headrace.spark.records import Commit, QueryState, Totals
 from headrace.spark.time import ENDED_US
 
@@ -13,7 +14,8 @@ from headrace.spark.time import ENDED_US
 @dataclass(frozen=True, slots=True)
 class Progress:
     """After a step. `lag_us` is how far the watermark is behind the clock; `sharing` how many times more work the
-    queries would be apart, by the plan's estimate; `rows_per_s` is of the last step that read rows.
+    queries would be apart, by the plan's estimate; `rows_per_s` is of the last step that read rows. `windows` are all
+    that were answered, also of queries that have left.
     """
 
     stream: str
@@ -45,7 +47,7 @@ def progress_of(
         step_s=step_s,
         watermark_us=watermark_us if is_open else None,
         lag_us=commit.clock_us - watermark_us if is_open and commit.clock_us is not None else None,  # type: ignore[operator]
-        windows=sum(state.windows for state in commit.queries.values()),
+        windows=windows_of(commit),
         result_rows=sum(state.rows for state in commit.queries.values()),
         queries=commit.queries,
         sharing=sum(plan.alone_ns.values()) / plan.cost_ns if plan is not None and plan.cost_ns else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -45,6 +45,14 @@ class ResultFile:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An input file that could not be read, and why."""
+
+    path: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """Event times [start_us, end_us) in which rows were counted under a plan."""
 
@@ -82,7 +90,7 @@ class QueryState:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Rows since the beginning. Bad rows could not be read."""
+    """Rows and files since the beginning. Bad rows could not be read; changed files are not read again."""
 
     rows: int = 0
     late: int = 0
@@ -90,6 +98,7 @@ class Totals:
     dropped: int = 0
     bad: int = 0
     quarantined: int = 0
+    changed: int = 0
 
     def plus(self, other: Totals) -> Totals:
         return Totals(*(mine + theirs for mine, theirs in zip(values(self), values(other), strict=True)))
@@ -115,7 +124,9 @@ class Journal:
     tables: Mapping[str, str]
     units: tuple[Unit, ...] = ()
     files: tuple[InputFile, ...] = ()
-    quarantined: tuple[str, ...] = ()
+    quarantined: tuple[LeftOut, ...] = ()
+    changed: tuple[str, ...] = ()
+    """Files that are no longer what an earlier step read."""
     requests: tuple[str, ...] = ()
     batch: int | None = None
     offsets: tuple[str, ...] = ()
@@ -154,7 +165,11 @@ class Commit:
     slices: tuple[SliceFile, ...] = ()
     results: tuple[ResultFile, ...] = ()
     rejected: tuple[ResultFile, ...] = ()
+    quarantined: tuple[LeftOut, ...] = ()
+    """Files that the step left out."""
     totals: Totals = Totals()
+    windows: int | None = None
+    """Answered since the beginning, also of queries that have left; None in records that did not have it."""
     inputs: int = 0
     """The step up to which the list of files read is in a file of its own."""
 
@@ -171,7 +186,8 @@ class Manifest:
 
 
 def journal_from(document: Mapping[str, Any]) -> Journal:
-    found = tupled(document, "quarantined", "requests", "offsets")
+    found = tupled(document, "changed", "requests", "offsets")
+    found["quarantined"] = files_left_out(document["quarantined"])
     found["units"] = tuple(Unit(**each) for each in document["units"])
     found["files"] = tuple(InputFile(**each) for each in document["files"])
     return Journal(**found)
@@ -185,6 +201,7 @@ def commit_from(document: Mapping[str, Any]) -> Commit:
         "slices": slice_files(document["slices"]),
         "results": result_files(document["results"]),
         "rejected": result_files(document["rejected"]),
+        "quarantined": files_left_out(document.get("quarantined", ())),
         "totals": Totals(**document["totals"]),
     }
     return Commit(**found)
@@ -201,7 +218,13 @@ def manifest_from(document: Mapping[str, Any]) -> Manifest:
 
 
 def tupled(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {**document, **{name: tuple(document[name]) for name in names}}
+    """Lists as tuples; a record that was written before there was such a field has an empty one."""
+    return {**document, **{name: tuple(document.get(name, ())) for name in names}}
+
+
+def files_left_out(documents: Iterable[Any]) -> tuple[LeftOut, ...]:
+    """Once there was nothing but the path."""
+    return tuple(LeftOut(each) if isinstance(each, str) else LeftOut(**each) for each in documents)
 
 
 def query_states(document: Mapping[str, Any]) -> dict[str, QueryState]:

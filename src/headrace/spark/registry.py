@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from headrace.model.errors import HeadraceError, QueryError, UsageError, nearest
+from headrace.model.naming import QUERY_NAME_HINT, is_query_name, same_name
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.planner.encoding import decode, encode
@@ -61,8 +62,9 @@ def with_query(registry: Registry, name: str, sql: str, query: Query) -> Registr
 
 
 def with_queries(registry: Registry, queries: Mapping[str, tuple[str, Query]]) -> Registry:
-    """With these queries; those that are there as they are stay what they are."""
-    for name, (sql, query) in queries.items():
+    """With these queries; those that are there as they are stay what they are, under the name that they have."""
+    for written, (sql, query) in queries.items():
+        name = same_name(written, registry.queries) or written
         known = registry.queries.get(name)
         if known is None or known.query != query:
             registry = with_query(registry, name, sql, query)
@@ -90,9 +92,9 @@ def applied(registry: Registry, request: Request, query: Query | None, quotas: Q
         return without_query(registry, request.name)
     if request.action == "replace":
         registry = without_query(registry, request.name)
-    elif request.name in registry.queries:
+    elif (known := same_name(request.name, registry.queries)) is not None:
         hint = "headrace queries replace changes it; drop it first to begin anew"
-        raise UsageError("query-exists", f"there is a query '{request.name}' already", hint=hint)
+        raise UsageError("query-exists", f"there is a query '{known}' already", hint=hint)
     check_name(request.name)
     if len(registry.queries) >= quotas.queries:
         raise UsageError("quota", f"there are {quotas.queries} queries, as many as are allowed")
@@ -107,10 +109,15 @@ def checked(sql: str, catalog: Catalog, stream: str, readable: Mapping[str, Quer
 
 
 def check_name(name: str) -> None:
-    """Names become folder names."""
+    if not is_query_name(name):
+        raise UsageError("query-name", f"'{name}' can't be the name of a query", hint=QUERY_NAME_HINT)
+
+
+def check_stream_name(name: str) -> None:
+    """Its state is in a folder of this name."""
     if not 0 < len(name) <= MAX_NAME or not name.replace("_", "a").replace("-", "a").isalnum() or not name.isascii():
         hint = f"letters, digits, _ and -, at most {MAX_NAME}"
-        raise UsageError("query-name", f"'{name}' can't be the name of a query", hint=hint)
+        raise UsageError("stream-name", f"'{name}' can't be the name of a stream with a state", hint=hint)
 
 
 # On disk

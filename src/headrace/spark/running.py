@@ -11,7 +11,9 @@ from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.model.arrow import conform
@@ -20,6 +22,7 @@ from headrace.spark.inputs import Unit
 from headrace.spark.mapping import Piece, counted_from, map_rows, map_units, to_json
 from headrace.spark.records import manifest_from
 from headrace.spark.reducing import Reduced, reduce_step
+from headrace.spark.sessions import check_workers
 from headrace.spark.stepping import shared_out
 
 PIECES = "reducer int, kind string, data binary"
@@ -54,7 +57,11 @@ class OnSpark:
         else:
             pieces = rows.mapInArrow(row_task(setting, step), PIECES)
         shuffled = pieces.repartitionById(setting.reducers, "reducer")
-        found = shuffled.mapInArrow(reducer_task(setting, step), MANIFESTS).collect()
+        try:
+            found = shuffled.mapInArrow(reducer_task(setting, step), MANIFESTS).collect()
+        except (PySparkException, Py4JError) as problem:
+            check_workers(self.spark, problem)
+            raise
         return [Reduced(manifest_from(json.loads(row.manifest)), counted_from(bytes(row.counted))) for row in found]
 
 

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+
+from headrace.model.errors import UsageError
 
 LOG = logging.getLogger(__name__)
 NEVER = "^$"
@@ -68,15 +75,29 @@ def start_session(master: str = "local[*]", extra: Mapping[str, str] | None = No
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    builder = SparkSession.builder.master(master).appName("headrace")
-    for key, wanted in SETTINGS.items():
-        builder = builder.config(key, wanted.value)
-    for key, value in ENVIRONMENT.items():
-        builder = builder.config(f"spark.executorEnv.{key}", value)
-    builder = builder.config("spark.sql.warehouse.dir", str(Path(tempfile.gettempdir()) / "headrace-warehouse"))
-    for key, value in (extra or {}).items():
+    settings = {
+        "spark.master": master,
+        "spark.app.name": "headrace",
+        **{key: wanted.value for key, wanted in SETTINGS.items()},
+        **{f"spark.executorEnv.{key}": value for key, value in ENVIRONMENT.items()},
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "headrace-warehouse"),
+        **(extra or {}),
+    }
+    start_java(settings)
+    builder = SparkSession.builder
+    for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def start_java(settings: Mapping[str, str]) -> None:
+    """Where no JVM runs yet, in a session of its own: a signal to our process group, as `timeout` and terminals send
+    it, is for us, who let the step finish. PySpark keeps SIGINT from it and nothing else.
+    """
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
 
 
 def lacking(spark: SparkSession) -> Iterator[str]:
@@ -122,6 +143,34 @@ def session(
     try:
         yield ours
     except Exception:
-        ours.stop()
+        stop(ours)
         raise
-    ours.stop()
+    stop(ours)
+
+
+def stop(ours: SparkSession) -> None:
+    """One whose JVM is gone has stopped."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            ours.stop()
+        except (ConnectionError, Py4JError) as problem:
+            LOG.debug("Spark had stopped already: %s", problem)
+
+
+UNFIT = re.compile(
+    r"No module named '(?:headrace|pyarrow|numpy|numba|sqlglot|pyspark)[.\w]*'|\[PYTHON_VERSION_MISMATCH\] [^\n]*"
+    r"|Cannot run program [^\n]*"
+)
+
+
+def check_workers(spark: SparkSession, problem: BaseException) -> None:
+    """Raise what went wrong in a step in our words, if it is that the workers' Python can't run Headrace."""
+    found = UNFIT.search(str(problem))
+    if found:
+        raise UsageError(
+            "workers-python",
+            f"Spark's workers run {spark.sparkContext.pythonExec}, which can't run Headrace",
+            detail=found[0],
+            hint=f"set PYSPARK_PYTHON={sys.executable} before the session starts, or install headrace there",
+        ) from None

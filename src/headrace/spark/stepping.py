@@ -5,27 +5,28 @@ What is decided depends on the state, the requests, the files and the clock that
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from headrace.kernel.joining import Joiner
 from headrace.model.arrow import conform
-from headrace.model.errors import HeadraceError, UsageError, nearest
+from headrace.model.errors import HeadraceError, UsageError, nearest, printable
 from headrace.model.query import Query
 from headrace.planner.plan import Plan
 from headrace.planner.sampling import Data
 from headrace.spark.committing import Outcome
-from headrace.spark.context import Setting, step_of
+from headrace.spark.context import Setting, needed_columns, step_of
 from headrace.spark.directory import Directory, Owner
 from headrace.spark.disk import begin_sync
 from headrace.spark.garbage import collect_garbage, forget_answers, sweep
 from headrace.spark.inputs import BadFile, InputFile, Unit, cut, list_files, read
 from headrace.spark.planning import SAMPLE_ROWS, Planner
-from headrace.spark.records import Commit, Journal
+from headrace.spark.records import Commit, Journal, LeftOut
 from headrace.spark.reducing import Reduced
 from headrace.spark.registry import (
     Quotas,
@@ -50,6 +51,7 @@ from headrace.spark.time import (
 )
 from headrace.windows import instances_ending
 
+LOG = logging.getLogger(__name__)
 STEP_BYTES = 1 << 30
 """How much input one step takes; the rest waits for the next."""
 
@@ -89,6 +91,19 @@ class Input:
     rows: Any = None
     sample: Callable[[], pa.Table] | None = None
     ended: bool = False
+
+
+@dataclass(slots=True)
+class NewFiles:
+    """What a step takes of the source: files and their units; those that are bad; those that are no longer what was
+    read; and those that are left for another step.
+    """
+
+    files: list[InputFile] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
+    bad: list[LeftOut] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    left: list[InputFile] = field(default_factory=list)
 
 
 class Stepper:
@@ -170,13 +185,15 @@ class Stepper:
         self.owner.write_commit(commit)
         self.commit = commit
         self.finish(commit)
+        tell_of_files(journal, commit)
         return commit
 
     def begin(self, given: Input) -> Journal | None:
         """Decide what the step does and write it down; None if there is nothing to do."""
         registry, taken, tables = self.changed_registry()
         upstream_us = self.upstream.closed_us() if self.upstream else None
-        files, units, quarantined, left = self.new_units(upstream_us) if self.setting.source else ([], [], [], [])
+        taken_in = self.new_files(upstream_us) if self.setting.source else NewFiles()
+        files, units, left = taken_in.files, taken_in.units, taken_in.left
         has_rows = bool(units) or given.rows is not None
         before = self.commit
         if self.upstream and has_rows:
@@ -194,7 +211,8 @@ class Stepper:
             tables=tables,
             units=tuple(units),
             files=tuple(files),
-            quarantined=tuple(quarantined),
+            quarantined=tuple(taken_in.bad),
+            changed=tuple(taken_in.changed),
             requests=tuple(request.id for request in taken),
             batch=given.batch,
             offsets=given.offsets,
@@ -203,7 +221,7 @@ class Stepper:
         )
         ends = journal.ended and not (before is not None and before.ended)
         changes = registry.version != (before.registry if before else 0)
-        if not (has_rows or files or taken or changes or ends or self.is_due(journal)):
+        if not (has_rows or files or taken_in.changed or taken or changes or ends or self.is_due(journal)):
             return None
         if not self.directory.write_journal(journal):
             raise UsageError("state-lost", f"another engine began step {journal.step}")
@@ -308,38 +326,36 @@ class Stepper:
 
     # Input
 
-    def new_units(self, upstream_us: int | None) -> tuple[list[InputFile], list[Unit], list[str], list[InputFile]]:
-        """Files that no step has read, oldest first, as many as a step takes; their units; those that are bad; and
-        those that are left.
-        """
+    def new_files(self, upstream_us: int | None) -> NewFiles:
+        """Files that no step has read, oldest first, as many as a step takes."""
         source = self.setting.source
         assert source is not None
-        files: list[InputFile] = []
-        units: list[Unit] = []
-        bad: list[str] = []
+        listed = list_files(source)
+        found = NewFiles(changed=self.seen.changed(listed))
         size = 0
-        new = self.seen.new(list_files(source))
+        new = self.seen.new(listed)
         if self.upstream:
             new = [file for file in new if self.upstream.is_ours(file)]
         for place, file in enumerate(new):
             is_held_back = self.upstream is not None and not self.upstream.accepts(file, upstream_us)
-            if is_held_back or (files and size + file.size > self.step_bytes):
-                return files, units, bad, new[place:]
+            if is_held_back or (found.files and size + file.size > self.step_bytes):
+                found.left = new[place:]
+                return found
             size += file.size
             try:
-                units += cut(source, file, self.setting.declared)
-            except BadFile:
+                found.units += cut(source, file, self.setting.declared)
+            except BadFile as problem:
                 if self.setting.on_bad_file == "stop":
                     raise
-                bad.append(file.path)
-            files.append(file)
-        return files, units, bad, []
+                found.bad.append(LeftOut(file.path, problem.reason))
+            found.files.append(file)
+        return found
 
     def plan_name(
         self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], given: Input
     ) -> str | None:
         plan = self.planner.plan_for(
-            registry.values, self.table_rows(tables), given.sample or (lambda: self.sample_of(units))
+            registry.values, self.table_rows(tables), given.sample or (lambda: self.sample_of(units, registry.version))
         )
         if plan is None:
             return None
@@ -347,19 +363,37 @@ class Stepper:
             self.kept_plan = plan, self.directory.keep_plan(plan)
         return self.kept_plan[1]
 
-    def sample_of(self, units: Sequence[Unit]) -> pa.Table:
+    def sample_of(self, units: Sequence[Unit], version: int) -> pa.Table:
         """Rows from the middle of the input."""
-        stream, source = self.setting.declared, self.setting.source
-        assert source is not None
-        columns = [column.name for column in stream.columns]
+        columns = self.setting.declared.columns
         found: list[pa.Table] = []
         middle = len(units) // 2
         for unit in (*units[middle:], *units[:middle]):
-            for rows in read(source, unit, stream, columns):
-                found.append(rows.table)
+            for rows in self.sampled_rows(unit, version):
+                found.append(rows)
                 if sum(table.num_rows for table in found) >= SAMPLE_ROWS // 4:
                     return pa.concat_tables(found)
-        return pa.concat_tables(found) if found else conform(pa.table({}), stream.columns)
+        return pa.concat_tables(found) if found else conform(pa.table({}), columns)
+
+    def sampled_rows(self, unit: Unit, version: int) -> Iterator[pa.Table]:
+        """Of a damaged file, if such files are left out, what the step will read: the columns that queries name. The
+        step says what is wrong with it.
+        """
+        stream, source = self.setting.declared, self.setting.source
+        assert source is not None
+        for columns in ({column.name for column in stream.columns}, needed_columns(self.setting, version)):
+            is_begun = False
+            try:
+                for rows in read(source, unit, stream, columns):
+                    is_begun = True
+                    is_whole = rows.table.num_columns == len(stream.columns)
+                    yield rows.table if is_whole else conform(rows.table, stream.columns)
+            except BadFile:
+                if self.setting.on_bad_file == "stop":
+                    raise
+                if not is_begun:
+                    continue
+            return
 
     # Commit
 
@@ -371,10 +405,10 @@ class Stepper:
 
     def list_inputs(self, journal: Journal) -> int:
         """The step of the newest list of all files that were read; now and then a new one is written."""
-        self.seen.paths |= {file.path for file in journal.files}
+        self.seen.add(journal)
         if self.setting.source is None or not self.seen.is_due(journal.step):
             return self.seen.listed
-        return self.seen.write(journal.step, [file.path for file in list_files(self.setting.source)])
+        return self.seen.write(journal.step, {file.path for file in list_files(self.setting.source)})
 
     # After the commit, and after a crash behind it
 
@@ -408,15 +442,27 @@ class Stepper:
             self.owner.close()
 
 
+def tell_of_files(journal: Journal, commit: Commit) -> None:
+    """Rows that nobody will count are told of when they are known, not only as a number."""
+    for file in commit.quarantined:
+        LOG.warning("left out: %s: %s", printable(file.path), printable(file.reason))
+    for path in journal.changed:
+        LOG.warning("changed after it was read: %s; its new rows are not read", printable(path))
+
+
+PUT_BACK = "put it back as it was: a step that has begun reads what it began with"
+
+
 def check_unchanged(journal: Journal) -> None:
     """A step that is run again must read what it would have read."""
     for file in journal.files:
         try:
             found = os.stat(file.path)
         except OSError as problem:
-            raise BadFile(file.path, f"step {journal.step} began with it, and it can't be read", str(problem)) from None
+            message = f"step {journal.step} began with it, and it can't be read"
+            raise BadFile(file.path, message, str(problem), PUT_BACK) from None
         if (found.st_size, found.st_mtime_ns) != (file.size, file.modified_ns):
-            raise BadFile(file.path, f"it has changed since step {journal.step} began with it")
+            raise BadFile(file.path, f"it has changed since step {journal.step} began with it", hint=PUT_BACK)
 
 
 def shared_out(units: Sequence[Unit], tasks: int) -> list[list[Unit]]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 NO_SUCH_WINDOW = {"session_window": "session", "session": "session", "count_window": "count"}
 INSIDE_GROUP_BY = {"window", "hop", "tumble"}
+TRUNCATIONS = {"date_trunc", "trunc", "time_bucket", "date_bin"}
 OPERATOR_CALLS = {"if": ("case", 3), "iff": ("case", 3), "mod": ("%", 2)}
 RESERVED = (
     FUNCTIONS.keys() | SYNONYMS.keys() | AGGREGATES.keys() | AGGREGATE_SYNONYMS.keys() | OPERATOR_CALLS.keys()
@@ -82,6 +83,9 @@ def unknown_function(builder: ExpressionBuilder, written: str, node: exp.Express
     if name in NO_SUCH_WINDOW:
         hint = "use [RANGE r SLIDE s], window(t, size, slide), HOP or TUMBLE"
         return builder.fail("unsupported", f"{NO_SUCH_WINDOW[name]} windows are not supported", node, hint)
+    if name in TRUNCATIONS:
+        hint = "GROUP BY window(t, '1 hour') makes a window of each hour"
+        return builder.fail("unknown-name", f"no function '{written}'", node, hint)
     if name in INSIDE_GROUP_BY:
         hint = "the window's bounds are window_start and window_end"
         return builder.fail("window", f"{name}(...) belongs into GROUP BY, on the event time", node, hint)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
-from sqlglot import Token
+from sqlglot import Token, TokenType
 
 from headrace.model.errors import QueryError
+from headrace.model.naming import QUERY_NAME_HINT, is_query_name
 from headrace.model.schema import Column, Stream, Table
 from headrace.model.time import format_duration, parse_zone
-from headrace.sql.cursor import Cursor
+from headrace.sql.cursor import Cursor, is_word
 from headrace.sql.names import quote
 from headrace.sql.tokens import span_of
-
-QUERY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +43,28 @@ def parse_create(tokens: list[Token]) -> Stream | Table | NamedSelect:
 
 
 def named_select(cursor: Cursor) -> NamedSelect:
-    name_token = cursor.peek()
-    name = cursor.name("the query's name")
-    assert name_token is not None
-    if not QUERY_NAME.fullmatch(name):
+    tokens = name_tokens(cursor)
+    name = "".join(token.text for token in tokens)
+    if not is_query_name(name):
         message = f"'{name}' can't be the name of a query"
-        hint = "use up to 64 letters, digits and underscores, a letter first; results are files of this name"
-        raise QueryError("declaration", message, hint=hint, span=span_of(name_token))
+        raise QueryError("declaration", message, hint=QUERY_NAME_HINT, span=span_of(tokens[0], tokens[-1]))
+    name_token = tokens[0]
     cursor.expect("AS")
     if cursor.at_end:
         raise cursor.unexpected("expected SELECT")
     return NamedSelect(name, name_token, list(cursor.tokens[cursor.position :]))
+
+
+def name_tokens(cursor: Cursor) -> list[Token]:
+    """What stands for the name: dashes, dots and digits that touch it were meant as part of it."""
+    tokens: list[Token] = []
+    while (token := cursor.peek()) is not None and (not tokens or tokens[-1].end + 1 == token.start):
+        if not is_word(token) and token.token_type not in (TokenType.NUMBER, TokenType.DASH, TokenType.DOT):
+            break
+        tokens.append(cursor.advance())
+    if not tokens:
+        raise cursor.unexpected("expected the query's name", QUERY_NAME_HINT)
+    return tokens
 
 
 def columns(cursor: Cursor) -> tuple[Column, ...]:

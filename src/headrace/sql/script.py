@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -85,6 +86,7 @@ class ScriptReader:
             try:
                 yield self.statement(tokens)
             except QueryError as error:
+                error.hint = slip_hint(tokens) or error.hint
                 yield self.located(error)
 
     def located(self, error: QueryError) -> QueryError:
@@ -128,6 +130,32 @@ class ScriptReader:
         self.queries[name.lower()] = NamedQuery(name, query)
         self.readable[name] = query
         return self.queries[name.lower()]
+
+
+KEYWORDS = ("SELECT", "FROM")
+
+
+def slip_hint(tokens: list[Token]) -> str | None:
+    """What was meant, if a statement goes on into the next, or one of its first words is not quite there."""
+    if any(token.token_type == TokenType.CREATE for token in tokens[1:]):
+        return "is a ';' missing before CREATE?"
+    present = {token.text.upper() for token in tokens}
+    if tokens[0].token_type == TokenType.CREATE and "QUERY" not in present:
+        return None
+    for keyword in KEYWORDS:
+        meant = [each.text for each in tokens if is_slip(each, keyword)] if keyword not in present else []
+        if meant:
+            return f"did you mean {keyword} instead of '{meant[0]}'?"
+    return None
+
+
+def is_slip(token: Token, keyword: str) -> bool:
+    """The same letters but for one, or in another order."""
+    if token.token_type != TokenType.VAR or abs(len(token.text) - len(keyword)) > 1:
+        return False
+    written = token.text.upper()
+    shared = sum((Counter(written) & Counter(keyword)).values())
+    return written[0] == keyword[0] and shared >= len(keyword) - 1
 
 
 def check_canonical(query: Query, select: list[Token]) -> None:

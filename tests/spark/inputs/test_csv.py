@@ -137,3 +137,10 @@ def test_bad_headers(tmp_path: Path, header: bytes, problem: str) -> None:
     with pytest.raises(BadFile) as caught:
         read_file(Source(str(tmp_path), "csv"), tmp_path / "part", STREAM)
     assert caught.value.message == f"{tmp_path / 'part'}: {problem}"
+
+
+def test_a_header_without_the_event_time_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("at;n\n2026-01-01;1\n")
+    with pytest.raises(BadFile, match="has no column 'at', the event time") as problem:
+        read_file(Source(str(tmp_path), "csv"), tmp_path / "rows.csv")
+    assert problem.value.detail == "its first line is 'at;n'; the options delimiter and header say how it is read"

@@ -143,8 +143,8 @@ def test_a_static_table_without_files(tmp_path: Path) -> None:
 
 
 def test_errors_and_values_can_be_sent_to_other_processes() -> None:
-    error = pickle.loads(pickle.dumps(BadFile("/a", "is damaged", "why")))  # noqa: S301
-    assert (error.code, str(error)) == ("bad-file", "error[bad-file]: /a: is damaged\n  = why")
+    error = pickle.loads(pickle.dumps(BadFile("/a", "is damaged", "why", "mend it")))  # noqa: S301
+    assert (error.code, str(error)) == ("bad-file", "error[bad-file]: /a: is damaged\n  = why\nhint: mend it")
     source = Source("/a", "csv", {"delimiter": ";"})
     assert pickle.loads(pickle.dumps(source)) == source  # noqa: S301
     assert hash(source) == hash(Source("/a", "csv"))

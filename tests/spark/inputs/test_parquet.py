@@ -207,3 +207,15 @@ def test_a_file_that_is_gone_or_closed_to_us(tmp_path: Path) -> None:
     for file_format in ("parquet", "csv", "json"):
         with pytest.raises(BadFile, match="part: can't be opened"):
             cut(Source(str(tmp_path), file_format), file, STREAM)
+
+
+def test_whole_numbers_as_floats_are_refused_with_a_way_out(tmp_path: Path) -> None:
+    times = pa.array([0], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"at": times, "n": [2.0]}), tmp_path / "a.parquet")
+    with pytest.raises(BadFile, match="column n is double and can't be read as BIGINT") as problem:
+        read_file(Source(str(tmp_path)), tmp_path / "a.parquet")
+    assert problem.value.hint == "declare it DOUBLE, or write int64"
+    pq.write_table(pa.table({"when": times}), tmp_path / "b.parquet")
+    with pytest.raises(BadFile, match="has no column 'at'") as problem:
+        read_file(Source(str(tmp_path)), tmp_path / "b.parquet")
+    assert problem.value.detail == "its columns are when"

@@ -60,11 +60,14 @@ class Folders:
     values: dict[str, pa.Scalar]
 
     @classmethod
-    def of(cls, source: Source, path: str, declaration: Declaration, held: Collection[str]) -> Folders:
+    def of(
+        cls, source: Source, path: str, declaration: Declaration, held: Collection[str], found: str | None = None
+    ) -> Folders:
+        """`found` tells what there is instead of the event time."""
         texts = folder_values(source, path)
         lacking = [each for each in declaration.columns if each.name not in held]
         if declaration.event_time in {each.name for each in lacking if each.name.lower() not in texts}:
-            raise BadFile(path, f"has no column '{declaration.event_time}', the event time")
+            raise BadFile(path, f"has no column '{declaration.event_time}', the event time", found)
         present = [each for each in lacking if each.name.lower() in texts]
         return cls(
             {each.name: folder_value(path, texts[each.name.lower()], each, declaration.zone) for each in present}

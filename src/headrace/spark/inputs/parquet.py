@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from headrace.expressions.columns import Evaluated
 from headrace.model.schema import Column
+from headrace.model.types import BIGINT
 from headrace.spark.inputs.conforming import (
     Folders,
     asked_columns,
@@ -22,7 +23,7 @@ from headrace.spark.inputs.conforming import (
     unreadable,
     without,
 )
-from headrace.spark.inputs.units import BadFile, Declaration, InputFile, Rows, Source, Unit, reading
+from headrace.spark.inputs.units import MEND, BadFile, Declaration, InputFile, Rows, Source, Unit, reading
 
 PIECE_ROWS = 1 << 18
 BUFFER_BYTES = 4 << 20
@@ -54,15 +55,24 @@ class Layout:
     def of(cls, source: Source, path: str, parquet: pq.ParquetFile, declaration: Declaration) -> Layout:
         schema = parquet.schema_arrow
         positions = matched(path, schema.names, declaration.columns)
-        problems = [
-            f"column {column.name} is {schema.types[positions[column.name]]} and can't be read as {column.type}"
+        misfits = [
+            column
             for column in declaration.columns
             if column.name in positions and not is_lossless(schema.types[positions[column.name]], column.type)
         ]
+        problems = [
+            f"column {column.name} is {schema.types[positions[column.name]]} and can't be read as {column.type}"
+            for column in misfits
+        ]
         if problems:
-            raise BadFile(path, "; ".join(problems), "only casts that lose nothing, whatever the values, are made")
+            detail = "only casts that lose nothing, whatever the values, are made"
+            floats = [each for each in misfits if pa.types.is_floating(schema.types[positions[each.name]])]
+            is_whole = any(column.type == BIGINT for column in floats)
+            hint = "declare it DOUBLE, or write int64" if is_whole else MEND
+            raise BadFile(path, "; ".join(problems), detail, hint)
         names = {name: schema.names[position] for name, position in positions.items()}
-        return cls(names, old_times(parquet), Folders.of(source, path, declaration, names))
+        held = f"its columns are {', '.join(schema.names)}"
+        return cls(names, old_times(parquet), Folders.of(source, path, declaration, names, held))
 
 
 def old_times(parquet: pq.ParquetFile) -> frozenset[str]:

@@ -26,7 +26,7 @@ from headrace.spark.inputs.json_lines import JsonFormat
 from headrace.spark.inputs.lines import Lines, Parsed, cut_bytes, first_line, owned_blocks, parse
 from headrace.spark.inputs.listing import list_files
 from headrace.spark.inputs.parquet import cut_parquet, read_parquet
-from headrace.spark.inputs.units import MAX_ROWS, BadFile, Declaration, InputFile, Rows, Source, Unit
+from headrace.spark.inputs.units import MAX_ROWS, MEND, MEND_TABLE, BadFile, Declaration, InputFile, Rows, Source, Unit
 
 UNIT_BYTES = 32 << 20
 
@@ -63,11 +63,16 @@ def read_table(source: Source, table: Table) -> pa.Table:
     schema = pa.schema([(column.name, arrow_type(column.type)) for column in table.columns])
     names = [column.name for column in table.columns]
     tables = [schema.empty_table()]
-    for file in files:
-        for unit in FORMATS[source.format].cut(source, file, declaration, UNIT_BYTES):
-            for rows in pieces(source, unit, declaration, names):
-                refuse_rejected(file.path, rows.rejected)
-                tables.append(rows.table)
+    try:
+        for file in files:
+            for unit in FORMATS[source.format].cut(source, file, declaration, UNIT_BYTES):
+                for rows in pieces(source, unit, declaration, names):
+                    refuse_rejected(file.path, rows.rejected)
+                    tables.append(rows.table)
+    except BadFile as problem:
+        if problem.hint == MEND:
+            problem.hint = MEND_TABLE
+        raise
     return pa.concat_tables(tables)
 
 
@@ -97,8 +102,14 @@ def pieces(source: Source, unit: Unit, declaration: Declaration, columns: Collec
 
 def cut_csv(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
     held = CsvFormat.of(source, file.path, declaration).positions
-    Folders.of(source, file.path, declaration, held)
+    Folders.of(source, file.path, declaration, held, csv_header(source, file.path))
     return cut_bytes(file, unit_bytes)
+
+
+def csv_header(source: Source, path: str) -> str:
+    """For who wonders why a column is not found."""
+    line = first_line(path)[0].decode(errors="replace")
+    return f"its first line is '{line}'; the options delimiter and header say how it is read"
 
 
 def read_csv(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[Rows]:

@@ -19,16 +19,25 @@ MAX_ROWS = 1_000_000
 REJECTED = pa.schema([("raw", pa.string()), ("reason", pa.string())])
 
 
+MEND = 'mend the file or move it away; on_bad_file = "quarantine" leaves such files out and counts them'
+MEND_TABLE = "mend the file or move it away"
+"""A static table has no file too many."""
+
+
 class BadFile(DataError):
     """A file that can't be read as its stream is declared, or can't be read at all."""
 
-    def __init__(self, path: str, problem: str, detail: str | None = None) -> None:
-        super().__init__("bad-file", f"{path}: {problem}", detail=detail)
+    def __init__(self, path: str, problem: str, detail: str | None = None, hint: str | None = MEND) -> None:
+        super().__init__("bad-file", f"{path}: {problem}", detail=detail, hint=hint)
         self.path = path
         self.problem = problem
 
-    def __reduce__(self) -> tuple[type[BadFile], tuple[str, str, str | None]]:
-        return BadFile, (self.path, self.problem, self.detail)
+    @property
+    def reason(self) -> str:
+        return f"{self.problem}: {self.detail}" if self.detail else self.problem
+
+    def __reduce__(self) -> tuple[type[BadFile], tuple[str, str, str | None, str | None]]:
+        return BadFile, (self.path, self.problem, self.detail, self.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +136,7 @@ class Rows:
 
     table: pa.Table
     rejected: pa.Table = field(default_factory=REJECTED.empty_table)
+    path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
