@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.kernel.answering import Reader, Run, close_all, plan_for
 from headrace.kernel.interchange import (
+    VERSION,
     Counts,
     Shipment,
     from_bytes,
@@ -114,6 +115,6 @@ def test_damaged_bytes_are_refused(raw: bytes) -> None:
 
 
 def test_another_version_is_refused() -> None:
-    raw = to_bytes(Shipment((), COUNTS)).replace(b'"version": 1', b'"version": 9')
+    raw = to_bytes(Shipment((), COUNTS)).replace(f'"version": {VERSION}'.encode(), b'"version": 9')
     with pytest.raises(DataError, match="another version"):
         from_bytes(raw)

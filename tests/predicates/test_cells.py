@@ -111,7 +111,7 @@ def test_cells_decide_every_predicate(texts: list[str], table: list[dict[str, An
     if math.prod(dimension.size for dimension in dimensions) <= 100_000:
         for place, each in enumerate(predicates):
             grid = truth_grid(each, dimensions)
-            assert (grid[tuple(cells.T)][of_row] == truth[:, place]).all()
+            assert (np.atleast_1d(grid[tuple(cells.T)])[of_row] == truth[:, place]).all()
     assert truth.tolist() == [[holds(each, row) for each in predicates] for row in table]
 
 

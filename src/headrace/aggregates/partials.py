@@ -48,10 +48,10 @@ KINDS: Mapping[str, Traits] = {
     "least_by": Traits(20, 20, 17),
     "greatest_by": Traits(20, 20, 17),
     "multiset": Traits(20, 50, 16, "close", items=Items(True, 1e9, 30, 20)),
-    "quantiles": Traits(15, 300, 40, "bounded", 0.01, Items(False, 1_200, 8, 8)),
+    "quantiles": Traits(15, 600, 40, "bounded", 0.01, Items(False, 1_200, 16, 8)),
     "buckets": Traits(12, 400, 50, "bounded", 0.01, Items(True, 300, 8, 3)),
-    "distinct": Traits(12, 60, 12, "bounded", 0.05, Items(True, 384, 8, 10)),
-    "counters": Traits(30, 200, 24, "bounded", 0.004, Items(True, 256, 40, 20)),
+    "distinct": Traits(12, 120, 12, "bounded", 0.05, Items(True, 384, 16, 10)),
+    "counters": Traits(30, 400, 24, "bounded", 0.004, Items(True, 256, 80, 20)),
 }
 PARTIALS_OF: Mapping[str, tuple[str, ...]] = {
     "count": ("count",),
