@@ -14,6 +14,8 @@ DEFAULTS = {
     "otf-predicates": ("trades", 256),
     "otf-regular": ("trades", 256),
     "otf-low": ("trades", 256),
+    "holistic": ("trades", 64),
+    "holistic-sums": ("trades", 64),
     "hifi-grouped": ("syn", 32),
     "hifi-ungrouped": ("syn", 32),
     "nfc-flowcollector": ("netflow", 14),

@@ -16,7 +16,7 @@ from headrace.aggregates.partials import Partial
 from headrace.model.expressions import Call, Expression, walk
 from headrace.model.windows import AnyWindow, Window
 from headrace.planner.leaves import Demand, Leaf
-from headrace.planner.nodes import MOST_CELLS, Node, is_matched
+from headrace.planner.nodes import EVERYTHING, MOST_CELLS, Node, is_matched
 from headrace.planner.statistics import Sample
 
 DENSE_KEYS = 1 << 18
@@ -66,15 +66,23 @@ class Cost:
         if parent is None:
             rows = self.sample.batch_rows * self.sample.selectivity(child.keep)
             folds = sum(partial.traits.fold for partial in child.partials) * self.constants.addition_ns
-            return self.constants.node_ns + rows * (slot + folds)
+            return self.constants.node_ns + self.filter_ns(child) + rows * (slot + folds)
         return self.start_ns(parent, child) + self.passing_rows(parent, child) * (
             slot + self.combine_ns(child.partials, parent)
         )
 
+    def filter_ns(self, node: Node) -> float:
+        """Looking at every row of the stream, and leaving out those that no predicate of the node keeps."""
+        if EVERYTHING in node.keep:
+            return 0.0
+        dimensions = {each.expression for predicate in node.keep for each in predicate.dimensions}
+        return self.sample.batch_rows * (self.constants.key_ns * (1 + len(dimensions)) + self.constants.dense_ns)
+
     def ship(self, node: Node) -> float:
-        """Sending the node's rows to the reducers, storing and reading them."""
+        """Sending the node's rows to the reducers, which combine those of all tasks, storing and reading them."""
         size = KEY_BYTES * (3 + len(node.groups)) + sum(self.state_bytes(partial, node) for partial in node.partials)
-        return self.sample.rows(node) * (self.constants.ship_row_ns + size * self.constants.ship_byte_ns)
+        each = self.constants.ship_row_ns + size * self.constants.ship_byte_ns + self.combine_ns(node.partials, node)
+        return self.sample.rows(node) * each
 
     def close(self, shipped: Node, leaf: Leaf) -> float:
         """Combining a shipped node's rows to the windows of the leaf's queries."""

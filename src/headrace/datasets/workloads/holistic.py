@@ -49,3 +49,4 @@ SUMS = Workload(
     64,
     lambda queries, seed: _over_trades("holistic-sums", TOTALS, queries, seed),
 )
+WORKLOADS = (HOLISTIC, SUMS)
