@@ -79,7 +79,7 @@ def kept(source: Source, keep: frozenset[Predicate]) -> Source:
         (predicate,) = keep
         return KeptRows(source, np.flatnonzero(truth(predicate, source)), keep)
     cells = source.cells(sieve.dimensions)
-    if len(keep) > 1 and np.take(sieve.passes, cells[:FIRST_ROWS]).mean() > WORTH_FILTERING:
+    if len(keep) > 1 and len(cells) and np.take(sieve.passes, cells[:FIRST_ROWS]).mean() > WORTH_FILTERING:
         return source
     rows = np.flatnonzero(np.take(sieve.passes, cells))
     return KeptRows(source, rows, keep, sieve.dimensions, cells[rows])
