@@ -136,8 +136,9 @@ def test_windows_are_what_their_slices_are_together(window: AnyWindow, rows: lis
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from(sorted(WORKLOADS)), st.integers(0, 1_000), st.data())
+@given(st.sampled_from(sorted(WORKLOADS.keys() - {"holistic"})), st.integers(0, 1_000), st.data())
 def test_subqueries_of_the_workloads_are_queries(workload: str, seed: int, data: st.DataObject) -> None:
+    """But for those of sketches, whose partials are notation only."""
     script: Script = workload_script(workload, 4, seed)
     query = data.draw(st.sampled_from(script.queries)).query
     inner = subquery(query)
