@@ -12,8 +12,8 @@ FEW_REPEAT = 0.9
 
 
 def strategy(partial: Partial, node: Node, cost: Cost) -> str | None:
-    """None for states of a fixed size. With skewed data few items repeat: a list of them with their counts is shipped
-    (compress), and the high level keeps lists until they are long (adaptive).
+    """None for states of a fixed size. In skewed data a few items come again and again: a list of them with counts is
+    shipped (compress), and the high level keeps lists until they are long (adaptive).
     """
     if partial.traits.items is None:
         return None
