@@ -1,0 +1,100 @@
+"""Where frames go up and orders come down. A directory is the plain form; the HTTP end stands before one.
+
+<edge>~<incarnation>~<sequence>.frame    what edges sent and nobody has taken yet
+refused/                                 what could not be used, with the reason in a file beside it
+orders.json, tables/<digest>.arrow       what edges are asked to do, and the static tables they need for it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from headrace.edge.frames import Frame, Header, read_header
+from headrace.edge.orders import Orders, from_text, to_text
+from headrace.model.errors import UsageError
+from headrace.spark.disk import digest, make_folder, read_file, write_file
+
+MOST_WAITING = 10_000
+"""Frames in a directory: more are not taken in, so that an edge keeps them until there is room."""
+
+
+class FullError(UsageError):
+    """There is no room for a frame now."""
+
+
+class Exchange(Protocol):
+    """The upper side, as an edge or a relay sees it. A frame that was put is on a disk when the call returns."""
+
+    def put(self, header: Header, data: bytes) -> None: ...
+
+    def orders(self) -> Orders | None:
+        """What is asked for now; None if nobody said anything yet."""
+
+    def table(self, name: str) -> pa.Table: ...
+
+
+class DirectoryExchange:
+    """Both sides of a directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for folder in (root, root / "refused", root / "tables"):
+            make_folder(folder)
+
+    # From below
+
+    def put(self, header: Header, data: bytes) -> None:
+        """Once more does no harm: the same frame has the same name."""
+        if sum(1 for _ in self.root.glob("*.frame")) >= MOST_WAITING:
+            raise FullError("frames-waiting", f"{self.root} has {MOST_WAITING} frames that nobody has taken")
+        write_file(self.root / header.file_name, data)
+
+    def orders(self) -> Orders | None:
+        text = self.orders_text()
+        return None if text is None else from_text(text)
+
+    def orders_text(self) -> str | None:
+        try:
+            return (self.root / "orders.json").read_text()
+        except FileNotFoundError:
+            return None
+
+    def table_bytes(self, name: str) -> bytes:
+        return read_file(self.root / "tables" / f"{name}.arrow", name)
+
+    def table(self, name: str) -> pa.Table:
+        return pa.ipc.open_file(pa.py_buffer(self.table_bytes(name))).read_all()
+
+    # From above
+
+    def waiting(self) -> Iterator[Path]:
+        """Frames in the order in which each edge sent them."""
+        return iter(sorted(self.root.glob("*.frame")))
+
+    def refuse(self, path: Path, reason: str) -> None:
+        """Out of the way, but not lost."""
+        write_file(self.root / "refused" / f"{path.name}.reason", f"{reason}\n".encode())
+        path.replace(self.root / "refused" / path.name)
+
+    def publish(self, orders: Orders) -> None:
+        text = to_text(orders)
+        if text != self.orders_text():
+            write_file(self.root / "orders.json", text.encode())
+
+    def keep_table(self, data: bytes) -> str:
+        name = digest(data)
+        path = self.root / "tables" / f"{name}.arrow"
+        if not path.exists():
+            write_file(path, data)
+        return name
+
+
+def header_of(path: Path) -> Header:
+    return read_header(path.read_bytes())
+
+
+__all__ = ["DirectoryExchange", "Exchange", "Frame", "FullError", "header_of"]

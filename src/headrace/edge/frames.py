@@ -1,0 +1,253 @@
+"""Frames: what an edge sends. A header, then interchange tables of partials, or rows of the stream as they are.
+
+A frame covers a span of its source: it says where that begins and ends. Bytes from outside are looked at in full before
+they are used: marks, sizes, checksum, every field of the header, every column of every table.
+
+    mark, version, length of the header, header (JSON), length of the tables, tables (zstd), checksum (blake2b)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from hashlib import blake2b
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.model.errors import DataError
+
+MARK = b"HRfr"
+VERSION = 1
+HEAD = struct.Struct("<4sII")
+SIZE = struct.Struct("<Q")
+DIGEST_BYTES = 16
+MOST_BYTES = 64 << 20
+"""Of a frame as it is sent; its tables may take MOST_EXPANSION times as much."""
+MOST_EXPANSION = 16
+MOST_HEADER_BYTES = 1 << 20
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+"""Of an edge. It becomes part of file names."""
+MOST_TIME_US = 2**62
+
+Position = Any
+"""Where in its source an edge is: a value of JSON that the source alone understands."""
+
+
+class FrameError(DataError):
+    """Bytes that are no frame, or one that can't be true."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__("frame", f"this is not a frame: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Counts of rows: all that were read, and those that were not taken."""
+
+    read: int = 0
+    late: int = 0
+    future: int = 0
+    dropped: int = 0
+    bad: int = 0
+
+    def plus(self, other: Rows) -> Rows:
+        return Rows(
+            *(mine + theirs for mine, theirs in zip(asdict(self).values(), asdict(other).values(), strict=True))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What a relay knows of an edge behind it: under which plan it counts, and how far it is."""
+
+    plan: str | None
+    watermark_us: int | None
+    highest_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """`begins` is the position before the first row, None if the source can't tell; `position` that behind the last.
+
+    `plan` is None for rows as they are. Rows below the watermark are not expected any more. `ended`: nothing follows.
+    An incarnation is a start of the edge's program: its clock then, in microseconds. Sequence numbers begin at 1.
+    """
+
+    edge: str
+    incarnation: int
+    sequence: int
+    stream: str
+    plan: str | None
+    begins: Position = None
+    position: Position = None
+    watermark_us: int | None = None
+    lowest_us: int | None = None
+    highest_us: int | None = None
+    rows: Rows = field(default_factory=Rows)
+    errors: Mapping[str, int] = field(default_factory=dict)
+    ended: bool = False
+    members: Mapping[str, Member] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return self.edge, self.incarnation, self.sequence
+
+    @property
+    def file_name(self) -> str:
+        """In this order an edge sent its frames."""
+        return f"{self.edge}~{self.incarnation:016}~{self.sequence:09}.frame"
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Without tables it is a sign of life."""
+
+    header: Header
+    tables: tuple[pa.Table, ...] = ()
+
+
+# Bytes
+
+
+def to_bytes(frame: Frame) -> bytes:
+    sink = pa.BufferOutputStream()
+    for table in frame.tables:
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+    plain = sink.getvalue()
+    header = json.dumps(asdict(frame.header) | {"tables": len(frame.tables)}, separators=(",", ":")).encode()
+    packed = pa.compress(plain, codec="zstd", asbytes=True) if plain.size else b""
+    whole = b"".join([HEAD.pack(MARK, VERSION, len(header)), header, SIZE.pack(plain.size), packed])
+    return whole + digest(whole)
+
+
+def digest(data: bytes | memoryview) -> bytes:
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()
+
+
+def from_bytes(raw: bytes, most_bytes: int = MOST_BYTES) -> Frame:
+    """A frame that is whole. Whether its partials are those of its plan is for whoever has the plan."""
+    header, count, begin = opened(raw, most_bytes)
+    if len(raw) < begin + SIZE.size + DIGEST_BYTES:
+        raise FrameError("it is cut off")
+    if digest(memoryview(raw)[:-DIGEST_BYTES]) != raw[-DIGEST_BYTES:]:
+        raise FrameError("its checksum does not fit")
+    (size,) = SIZE.unpack_from(raw, begin)
+    if size > MOST_EXPANSION * most_bytes:
+        raise FrameError(f"its tables would take {size:,} bytes")
+    return Frame(header, read_tables(raw[begin + SIZE.size : -DIGEST_BYTES], size, count))
+
+
+def read_header(raw: bytes, most_bytes: int = MOST_BYTES) -> Header:
+    """The header alone, of a frame that was looked at before."""
+    return opened(raw, most_bytes)[0]
+
+
+def opened(raw: bytes, most_bytes: int) -> tuple[Header, int, int]:
+    """The header, how many tables follow, and where."""
+    if len(raw) > most_bytes:
+        raise FrameError(f"it has {len(raw):,} bytes, {most_bytes:,} are allowed")
+    if len(raw) < HEAD.size or raw[: len(MARK)] != MARK:
+        raise FrameError("it does not begin like one")
+    _, version, length = HEAD.unpack_from(raw)
+    if version != VERSION:
+        raise FrameError(f"it has version {version}, this program reads {VERSION}")
+    if length > min(MOST_HEADER_BYTES, len(raw) - HEAD.size):
+        raise FrameError("its header is too long")
+    begin = HEAD.size + length
+    try:
+        document = json.loads(raw[HEAD.size : begin])
+    except (ValueError, RecursionError):
+        raise FrameError("its header is not JSON") from None
+    if not isinstance(document, dict):
+        raise FrameError("its header is not an object")
+    count = document.pop("tables", None)
+    if not is_count(count):
+        raise FrameError("it does not say how many tables it has")
+    return header_from(document), count, begin
+
+
+def read_tables(packed: bytes, size: int, count: int) -> tuple[pa.Table, ...]:
+    if not size or not count:
+        if size or count or packed:
+            raise FrameError("its tables are not there")
+        return ()
+    try:
+        plain = pa.decompress(packed, decompressed_size=size, codec="zstd")
+        source = pa.BufferReader(plain)
+        tables = tuple(pa.ipc.open_stream(source).read_all() for _ in range(count))
+        for table in tables:
+            table.validate(full=True)
+        if source.tell() != size:
+            raise FrameError("there is more in it than its tables")
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as problem:
+        raise FrameError(f"its tables are damaged: {problem}") from None
+    return tables
+
+
+# Headers
+
+
+def is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MOST_TIME_US
+
+
+def is_time(value: Any) -> bool:
+    return value is None or (type(value) is int and -MOST_TIME_US <= value <= MOST_TIME_US)
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 1_000
+
+
+def is_name(value: Any) -> bool:
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
+
+
+CHECKS: Mapping[str, Any] = {
+    "edge": is_name,
+    "incarnation": is_count,
+    "sequence": lambda value: is_count(value) and value >= 1,
+    "stream": is_text,
+    "plan": lambda value: value is None or is_name(value),
+    "begins": lambda value: True,
+    "position": lambda value: True,
+    "watermark_us": is_time,
+    "lowest_us": is_time,
+    "highest_us": is_time,
+    "rows": lambda value: is_object_of(value, [each.name for each in fields(Rows)], is_count),
+    "errors": lambda value: isinstance(value, dict) and all(map(is_count, value.values())),
+    "ended": lambda value: isinstance(value, bool),
+    "members": lambda value: (
+        isinstance(value, dict) and all(map(is_name, value)) and all(map(is_member, value.values()))
+    ),
+}
+
+
+def is_object_of(value: Any, names: Iterable[str], check: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == set(names) and all(map(check, value.values()))
+
+
+def is_member(value: Any) -> bool:
+    names = [each.name for each in fields(Member)]
+    return isinstance(value, dict) and value.keys() == set(names) and all(CHECKS[name](value[name]) for name in names)
+
+
+def header_from(document: dict[str, Any]) -> Header:
+    if document.keys() != CHECKS.keys():
+        strange = ", ".join(sorted(document.keys() ^ CHECKS.keys()))
+        raise FrameError(f"its header lacks fields, or has others: {strange[:200]}")
+    for name, check in CHECKS.items():
+        if not check(document[name]):
+            raise FrameError(f"in its header '{name}' is {str(document[name])[:100]!r}")
+    members = {name: Member(**each) for name, each in document["members"].items()}
+    header = Header(**{**document, "rows": Rows(**document["rows"]), "members": members})
+    if (header.lowest_us is None) != (header.highest_us is None) or (
+        header.lowest_us is not None and header.highest_us is not None and header.lowest_us > header.highest_us
+    ):
+        raise FrameError("its lowest event time is above its highest")
+    return header

@@ -1,0 +1,117 @@
+"""Which frames were taken. Pure values: a relay keeps them in the frames it sends, the root in its commit records.
+
+Frames of an incarnation are taken in their order, each once. The first of a new incarnation must begin where the edge
+was left: else rows would be counted twice, or lost, and nobody would know. A source that can't tell where it is (a
+socket) says so, and is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from headrace.edge.frames import Header, Member, Position, Rows
+
+MOST_INCARNATIONS = 16
+"""So many are remembered of an edge; frames of one older than those are refused."""
+BEGINNING: Position = {}
+"""The position of a source that nothing was read of."""
+
+
+class Verdict(Enum):
+    TAKE = "take"
+    DUPLICATE = "duplicate"
+    WAIT = "wait"
+
+
+class Decision(NamedTuple):
+    verdict: Verdict
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeState:
+    """What is known of an edge. `sequences` has the last sequence number taken of each incarnation."""
+
+    sequences: Mapping[int, int] = field(default_factory=dict)
+    position: Position = field(default_factory=dict)
+    plan: str | None = None
+    watermark_us: int | None = None
+    highest_us: int | None = None
+    rows: Rows = field(default_factory=Rows)
+    frames: int = 0
+    bytes: int = 0
+    ended: bool = False
+    members: Mapping[str, Member] = field(default_factory=dict)
+
+    def after(self, header: Header, size: int) -> EdgeState:
+        """With one frame more."""
+        sequences = {**self.sequences, header.incarnation: header.sequence}
+        kept = sorted(sequences)[-MOST_INCARNATIONS:]
+        newest = header.incarnation == kept[-1]
+        return EdgeState(
+            {incarnation: sequences[incarnation] for incarnation in kept},
+            header.position if newest else self.position,
+            header.plan if newest else self.plan,
+            latest(self.watermark_us, header.watermark_us),
+            latest(self.highest_us, header.highest_us),
+            self.rows.plus(header.rows),
+            self.frames + 1,
+            self.bytes + size,
+            header.ended if newest else self.ended,
+            header.members if newest else self.members,
+        )
+
+
+Ledger = Mapping[str, EdgeState]
+"""By the names of edges."""
+
+
+def latest(first: int | None, second: int | None) -> int | None:
+    return max((each for each in (first, second) if each is not None), default=None)
+
+
+def decide(ledger: Ledger, header: Header) -> Decision:
+    """What is to be done with a frame."""
+    known = ledger.get(header.edge, EdgeState())
+    last = known.sequences.get(header.incarnation, 0)
+    if header.sequence <= last:
+        return Decision(Verdict.DUPLICATE)
+    if not last and len(known.sequences) >= MOST_INCARNATIONS and header.incarnation < min(known.sequences):
+        return Decision(Verdict.DUPLICATE, "of an incarnation long gone")
+    if header.sequence > last + 1:
+        return Decision(Verdict.WAIT, f"frame {last + 1} before it is missing")
+    if not last and header.begins is not None and header.begins != known.position:
+        return Decision(Verdict.WAIT, "it does not begin where the edge was left")
+    return Decision(Verdict.TAKE)
+
+
+def taken(ledger: Ledger, header: Header, size: int) -> dict[str, EdgeState]:
+    return {**ledger, header.edge: ledger.get(header.edge, EdgeState()).after(header, size)}
+
+
+# As JSON
+
+
+def to_json(ledger: Ledger) -> dict[str, Any]:
+    """The keys of JSON are texts."""
+    return {
+        name: asdict(state) | {"sequences": {str(each): last for each, last in state.sequences.items()}}
+        for name, state in ledger.items()
+    }
+
+
+def from_json(document: Mapping[str, Any]) -> dict[str, EdgeState]:
+    return {
+        name: EdgeState(
+            **{
+                **each,
+                "sequences": {int(incarnation): last for incarnation, last in each["sequences"].items()},
+                "rows": Rows(**each["rows"]),
+                "members": {member: Member(**known) for member, known in each["members"].items()},
+            }
+        )
+        for name, each in document.items()
+    }

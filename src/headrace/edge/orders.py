@@ -1,0 +1,56 @@
+"""Orders: what the root asks of its edges, as a text that they poll for. Without a plan rows are sent as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.model.errors import DataError
+from headrace.model.query import Query
+from headrace.planner.encoding import decode, digest_of, encode
+from headrace.planner.plan import Plan
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Of one stream. `tables` are the static tables to join, by the digests of their bytes."""
+
+    stream: str
+    plan: Plan | None = None
+    queries: Mapping[str, Query] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def plan_id(self) -> str | None:
+        return None if self.plan is None else digest_of(encode(self.plan))
+
+
+def to_text(orders: Orders) -> str:
+    document = {
+        "version": VERSION,
+        "stream": orders.stream,
+        "plan": None if orders.plan is None else encode(orders.plan),
+        "queries": {name: encode(query) for name, query in orders.queries.items()},
+        "tables": dict(orders.tables),
+    }
+    return json.dumps(document)
+
+
+def from_text(text: str) -> Orders:
+    try:
+        document: dict[str, Any] = json.loads(text)
+        if document["version"] != VERSION:
+            problem = f"these orders have version {document['version']}, this program reads {VERSION}"
+            raise DataError("orders", problem, hint="run the same version at the edge and at the root")
+        return Orders(
+            str(document["stream"]),
+            None if document["plan"] is None else decode(document["plan"]),
+            {str(name): decode(query) for name, query in document["queries"].items()},
+            {str(name): str(digest) for name, digest in document["tables"].items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
+        raise DataError("orders", "these are no orders for an edge", detail=str(problem)) from None
