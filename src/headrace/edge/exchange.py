@@ -18,6 +18,8 @@ from headrace.edge.orders import Orders, from_text, to_text
 from headrace.model.errors import UsageError
 from headrace.spark.disk import digest, make_folder, read_file, write_file
 
+WHOLE = "[!.]*.frame"
+"""Files that are being written begin with a dot."""
 MOST_WAITING = 10_000
 """Frames in a directory: more are not taken in, so that an edge keeps them until there is room."""
 
@@ -34,6 +36,9 @@ class Exchange(Protocol):
     def orders(self) -> Orders | None:
         """What is asked for now; None if nobody said anything yet."""
 
+    def table_bytes(self, name: str) -> bytes:
+        """A static table as it was kept: an Arrow file."""
+
     def table(self, name: str) -> pa.Table: ...
 
 
@@ -49,7 +54,7 @@ class DirectoryExchange:
 
     def put(self, header: Header, data: bytes) -> None:
         """Once more does no harm: the same frame has the same name."""
-        if sum(1 for _ in self.root.glob("*.frame")) >= MOST_WAITING:
+        if sum(1 for _ in self.root.glob(WHOLE)) >= MOST_WAITING:
             raise FullError("frames-waiting", f"{self.root} has {MOST_WAITING} frames that nobody has taken")
         write_file(self.root / header.file_name, data)
 
@@ -73,11 +78,11 @@ class DirectoryExchange:
 
     def waiting(self) -> Iterator[Path]:
         """Frames in the order in which each edge sent them."""
-        return iter(sorted(self.root.glob("*.frame")))
+        return iter(sorted(self.root.glob(WHOLE)))
 
     def refuse(self, path: Path, reason: str) -> None:
         """Out of the way, but not lost."""
-        write_file(self.root / "refused" / f"{path.name}.reason", f"{reason}\n".encode())
+        write_file(self.root / "refused" / f"{path.name}.reason", f"{reason}\n".encode(errors="replace"))
         path.replace(self.root / "refused" / path.name)
 
     def publish(self, orders: Orders) -> None:

@@ -24,11 +24,17 @@ MARK = b"HRfr"
 VERSION = 1
 HEAD = struct.Struct("<4sII")
 SIZE = struct.Struct("<Q")
+LENGTH, OFFSET, SHORT = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<H")
+DICTIONARY, BODIES = 2, (2, 3)
+"""Kinds of Arrow messages: those with a body are dictionaries and rows."""
 DIGEST_BYTES = 16
 MOST_BYTES = 64 << 20
 """Of a frame as it is sent; its tables may take MOST_EXPANSION times as much."""
 MOST_EXPANSION = 16
 MOST_HEADER_BYTES = 1 << 20
+MOST_TABLES = 4096
+MOST_DEPTH = 32
+"""Of values of JSON inside one another: a position holds those of other edges where relays follow one another."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """Of an edge. It becomes part of file names."""
 MOST_TIME_US = 2**62
@@ -119,7 +125,10 @@ def to_bytes(frame: Frame) -> bytes:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks())
     plain = sink.getvalue()
-    header = json.dumps(asdict(frame.header) | {"tables": len(frame.tables)}, separators=(",", ":")).encode()
+    document = asdict(frame.header) | {"tables": len(frame.tables)}
+    header = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    if len(header) > MOST_HEADER_BYTES:
+        raise FrameError(f"its header would have {len(header):,} bytes, {MOST_HEADER_BYTES:,} are allowed")
     packed = pa.compress(plain, codec="zstd", asbytes=True) if plain.size else b""
     whole = b"".join([HEAD.pack(MARK, VERSION, len(header)), header, SIZE.pack(plain.size), packed])
     return whole + digest(whole)
@@ -160,13 +169,13 @@ def opened(raw: bytes, most_bytes: int) -> tuple[Header, int, int]:
         raise FrameError("its header is too long")
     begin = HEAD.size + length
     try:
-        document = json.loads(raw[HEAD.size : begin])
+        document = json.loads(raw[HEAD.size : begin].decode(), parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise FrameError("its header is not JSON") from None
     if not isinstance(document, dict):
         raise FrameError("its header is not an object")
     count = document.pop("tables", None)
-    if not is_count(count):
+    if not is_count(count) or count > MOST_TABLES:
         raise FrameError("it does not say how many tables it has")
     return header_from(document), count, begin
 
@@ -179,17 +188,60 @@ def read_tables(packed: bytes, size: int, count: int) -> tuple[pa.Table, ...]:
     try:
         plain = pa.decompress(packed, decompressed_size=size, codec="zstd")
         source = pa.BufferReader(plain)
-        tables = tuple(pa.ipc.open_stream(source).read_all() for _ in range(count))
-        for table in tables:
-            table.validate(full=True)
+        tables = tuple(read_table(source) for _ in range(count))
         if source.tell() != size:
             raise FrameError("there is more in it than its tables")
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as problem:
+    except (pa.ArrowException, OSError, ValueError, MemoryError, struct.error, IndexError) as problem:
         raise FrameError(f"its tables are damaged: {problem}") from None
+    if sum(table.num_rows for table in tables) > size:
+        raise FrameError("it has more rows than bytes")
     return tables
 
 
+def read_table(source: pa.BufferReader) -> pa.Table:
+    """Parts that are packed once more would take any room."""
+    begin = source.tell()
+    for message in pa.ipc.MessageReader.open_stream(source):
+        if is_packed(message.metadata.to_pybytes()):
+            raise FrameError("its tables are packed twice")
+    source.seek(begin)
+    table = pa.ipc.open_stream(source).read_all()
+    table.validate(full=True)
+    return table
+
+
+def is_packed(metadata: bytes) -> bool:
+    """Whether the body of an Arrow message is compressed: Arrow itself tells only those who read it."""
+    (message,) = LENGTH.unpack_from(metadata)
+    kind = metadata[field_at(metadata, message, 1)]
+    if kind not in BODIES:
+        return False
+    batch = followed(metadata, field_at(metadata, message, 2))
+    if kind == DICTIONARY:
+        batch = followed(metadata, field_at(metadata, batch, 1))
+    return field_at(metadata, batch, 3) != 0
+
+
+def field_at(metadata: bytes, table: int, number: int) -> int:
+    """Where a field of a table of a flatbuffer lies; 0 if it has none."""
+    entries = table - OFFSET.unpack_from(metadata, table)[0]
+    entry = entries + 4 + 2 * number
+    if entries < 0 or entry + 2 > entries + SHORT.unpack_from(metadata, entries)[0]:
+        return 0
+    (offset,) = SHORT.unpack_from(metadata, entry)
+    return table + offset if offset else 0
+
+
+def followed(metadata: bytes, place: int) -> int:
+    return place + int(LENGTH.unpack_from(metadata, place)[0])
+
+
 # Headers
+
+
+def refuse_constant(name: str) -> None:
+    """NaN is not JSON, and differs from itself."""
+    raise ValueError(name)
 
 
 def is_count(value: Any) -> bool:
@@ -198,6 +250,14 @@ def is_count(value: Any) -> bool:
 
 def is_time(value: Any) -> bool:
     return value is None or (type(value) is int and -MOST_TIME_US <= value <= MOST_TIME_US)
+
+
+def is_plain(value: Any, depth: int = MOST_DEPTH) -> bool:
+    """So many values inside one another and no more: whoever walks through them comes to an end."""
+    if not isinstance(value, dict | list):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return depth > 0 and all(is_plain(each, depth - 1) for each in inner)
 
 
 def is_text(value: Any) -> bool:
@@ -214,8 +274,8 @@ CHECKS: Mapping[str, Any] = {
     "sequence": lambda value: is_count(value) and value >= 1,
     "stream": is_text,
     "plan": lambda value: value is None or is_name(value),
-    "begins": lambda value: True,
-    "position": lambda value: True,
+    "begins": is_plain,
+    "position": is_plain,
     "watermark_us": is_time,
     "lowest_us": is_time,
     "highest_us": is_time,

@@ -1,8 +1,8 @@
 """Which frames were taken. Pure values: a relay keeps them in the frames it sends, the root in its commit records.
 
 Frames of an incarnation are taken in their order, each once. The first of a new incarnation must begin where the edge
-was left: else rows would be counted twice, or lost, and nobody would know. A source that can't tell where it is (a
-socket) says so, and is believed.
+was left, and after it the older ones have nothing more to say: else rows would be counted twice, or lost, and nobody
+would know. A source that can't tell where it is (a socket) says so, and is believed.
 """
 
 from __future__ import annotations
@@ -81,9 +81,13 @@ def decide(ledger: Ledger, header: Header) -> Decision:
         return Decision(Verdict.DUPLICATE)
     if not last and len(known.sequences) >= MOST_INCARNATIONS and header.incarnation < min(known.sequences):
         return Decision(Verdict.DUPLICATE, "of an incarnation long gone")
+    if header.begins is not None and header.incarnation < max(known.sequences, default=0):
+        is_empty = header.begins == header.position
+        reason = "a later start of the edge has gone on"
+        return Decision(Verdict.DUPLICATE if is_empty else Verdict.WAIT, reason)
     if header.sequence > last + 1:
         return Decision(Verdict.WAIT, f"frame {last + 1} before it is missing")
-    if not last and header.begins is not None and header.begins != known.position:
+    if header.begins is not None and not last and header.begins != known.position:
         return Decision(Verdict.WAIT, "it does not begin where the edge was left")
     return Decision(Verdict.TAKE)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.model.errors import DataError
 from headrace.model.query import Query
@@ -13,6 +13,7 @@ from headrace.planner.encoding import decode, digest_of, encode
 from headrace.planner.plan import Plan
 
 VERSION = 1
+Wanted = TypeVar("Wanted")
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,16 @@ def from_text(text: str) -> Orders:
             raise DataError("orders", problem, hint="run the same version at the edge and at the root")
         return Orders(
             str(document["stream"]),
-            None if document["plan"] is None else decode(document["plan"]),
-            {str(name): decode(query) for name, query in document["queries"].items()},
+            None if document["plan"] is None else decoded(document["plan"], Plan),
+            {str(name): decoded(query, Query) for name, query in document["queries"].items()},
             {str(name): str(digest) for name, digest in document["tables"].items()},
         )
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as problem:
         raise DataError("orders", "these are no orders for an edge", detail=str(problem)) from None
+
+
+def decoded(text: str, wanted: type[Wanted]) -> Wanted:
+    found = decode(text)
+    if not isinstance(found, wanted):
+        raise TypeError(f"a {type(found).__name__} where a {wanted.__name__} belongs")
+    return found

@@ -286,7 +286,8 @@ def feed_rows(
     """Rows of the stream into a table, with each some entries of the old slice out; the row after the last one.
 
     It stops when some output is full, and makes up for entries later.
-    Most rows find their group, so this much is written out, for keys of one word.
+    Most rows find their group, so this much is written out, for keys of one word. Both places are looked at whatever
+    the first has: in which one a group is can't be foreseen, and a wrong guess costs more than a look.
     """
     base, entries, stride = tables[tree, BASE], tables[tree, ENTRIES], tables[tree, STRIDE]
     place, mask, is_one_word = tables[tree, KEY], tables[tree, KEY + 1], tables[tree, KEYS] == 1
@@ -301,10 +302,12 @@ def feed_rows(
         key = words[np.uint64(source + place)] & mask
         spread = mixed(np.uint64(0), key)
         at = base + drawn(spread >> HALF, entries) * stride
-        is_held = words[np.uint64(at)] | 1 == now and words[np.uint64(at + 1)] == key
-        if is_second_chance and not is_held:
-            at = base + drawn(spread & LOW_HALF, entries) * stride
-            is_held = words[np.uint64(at)] | 1 == now and words[np.uint64(at + 1)] == key
+        is_held = (words[np.uint64(at)] | 1 == now) & (words[np.uint64(at + 1)] == key)
+        if is_second_chance:
+            other = base + drawn(spread & LOW_HALF, entries) * stride
+            is_there = (words[np.uint64(other)] | 1 == now) & (words[np.uint64(other + 1)] == key)
+            at = other if is_there else at
+            is_held |= is_there
         if is_held and is_one_word:
             words[np.uint64(at)] = now
             for state in range(states):

@@ -47,6 +47,10 @@ class Constants:
     ship_byte_ns: float = 0.3
 
 
+FOR_EDGES = Constants(leaf_ns=math.inf, ship_row_ns=450.0, ship_byte_ns=10.0)
+"""Where rows are at edges. What is shipped goes over a network, so it is dear; and a node is a table in an edge's few
+megabytes, so leaves are told apart when their windows are closed, and not before.
+"""
 KEY_BYTES = 8
 """A shipped row names its slice's start and end, its cell and each of its groups."""
 

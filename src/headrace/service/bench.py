@@ -14,7 +14,10 @@ from headrace.bench.nfc import RANDOM_QUERIES, Hashed, experiments
 from headrace.bench.otf import OURS, WorkloadCounts, count_workload
 from headrace.bench.planner import compare_with_optimum, compare_with_unshared, time_adding, time_planning
 from headrace.planner.cost import Constants
+from headrace.service.bench_edge import edge
+from headrace.service.bench_hifi import hifi
 from headrace.service.bench_holistic import holistic
+from headrace.service.bench_phantoms import phantoms
 from headrace.service.bench_spark import otf, stream
 from headrace.service.files import write_json_document
 from headrace.service.progress import progress_bar
@@ -287,6 +290,9 @@ def save(figures: object, path: Path | None) -> None:
         click.echo(f"written to {path}", err=True)
 
 
+bench.add_command(edge)
+bench.add_command(hifi)
 bench.add_command(holistic)
 bench.add_command(otf)
+bench.add_command(phantoms)
 bench.add_command(stream)

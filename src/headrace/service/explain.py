@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -24,11 +24,15 @@ from headrace.planner.explain import PlanDescription, explain_addition
 from headrace.planner.explain import explain as describe
 from headrace.planner.leaves import demand
 from headrace.planner.making import make_plan
+from headrace.planner.placement import estimates
+from headrace.planner.plan import Plan
 from headrace.planner.sampling import Data, draw
 from headrace.planner.search import Effort
 from headrace.planner.telling import text
+from headrace.planner.topology import Topology, parse_topology
 from headrace.service.drawing import draw_plan
 from headrace.service.eval import choose, load
+from headrace.service.explain_topology import Placement, stream_at_edges, widths_of
 from headrace.service.files import read_relation
 from headrace.service.scripts import read_functions, read_text
 from headrace.sql import Script, parse_query
@@ -79,6 +83,12 @@ class Setting:
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plan into this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the description as JSON.")
 @click.option("--constants", metavar="FILE", help="JSON file with the costs of this machine, all of them.")
+@click.option(
+    "--topology",
+    "topology_file",
+    metavar="FILE.toml",
+    help="Edges, relays and root: tell what each of six plans would send over their links, and which sends least.",
+)
 def explain(
     queries: str,
     folder: Path | None,
@@ -90,6 +100,7 @@ def explain(
     svg: Path | None,
     as_json: bool,
     constants: str | None,
+    topology_file: str | None,
 ) -> None:
     """Show the plan that the QUERIES (a script; '-' is standard input; or a job file, *.toml) share, and its cost.
 
@@ -103,19 +114,27 @@ def explain(
       headrace workload otf-low --queries 24 > /tmp/queries.sql
       headrace explain /tmp/queries.sql --data /tmp/trades --svg /tmp/plan.svg
       headrace explain /tmp/queries.sql --data /tmp/trades --query otf_low_002
+      headrace explain JOB.toml --topology TOPOLOGY.toml
     """
     setting = Setting(batch_rows, seed, read_constants(constants))
     script, rows_of = given(queries, folder, functions, batch_rows)
     chosen = [named.name for named in choose(script, names)] if names else []
     added = None if addition is None else parse_query(addition, script.catalog)
-    descriptions = [describe_stream(script, *part, rows_of, setting) for part in by_stream(script, added)]
+    topology = None if topology_file is None else parse_topology(read_text(topology_file), topology_file)
+    plans = [plan_stream(script, *part, rows_of, setting) for part in by_stream(script, added)]
+    descriptions = [describe_plan(planned) for planned in plans]
+    placement = None if topology is None else place(topology, plans)
     if svg is not None:
         write_drawings(descriptions, svg)
     if as_json:
-        click.echo(json.dumps({"streams": descriptions}, ensure_ascii=False, indent=2))
+        document = {"streams": descriptions} | ({} if placement is None else {"placement": placement.document()})
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
     else:
         shown = [each for each in descriptions if not names or {query["name"] for query in each["queries"]} & {*chosen}]
         click.echo("\n".join(text(each, chosen, columns()) for each in shown), nl=False)
+        if placement is not None:
+            click.echo()
+            placement.print()
 
 
 def given(queries: str, folder: Path | None, functions: str | None, batch_rows: int) -> tuple[Script, RowsOf]:
@@ -176,19 +195,44 @@ def by_stream(script: Script, added: Query | None) -> list[Part]:
     return parts
 
 
-def describe_stream(
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A stream, its queries with the one to be added, and the plan without that."""
+
+    stream: Stream
+    queries: Mapping[str, Query]
+    added: Query | None
+    rows: pa.Table
+    cost: Cost
+    plan: Plan
+
+
+def plan_stream(
     script: Script, stream: Stream, queries: Mapping[str, Query], added: Query | None, rows_of: RowsOf, setting: Setting
-) -> PlanDescription:
+) -> Planned:
     everything = [*queries.values(), *([] if added is None else [added])]
     data = data_of(script, stream, everything, rows_of)
     cost = Cost(draw(data, everything, setting.batch_rows, seed=setting.seed), setting.constants)
     plan = make_plan({name: demand(query) for name, query in queries.items()}, cost, Effort(seed=setting.seed))
-    description = describe(plan, queries, cost)
-    if added is not None:
+    return Planned(stream, queries, added, data.rows, cost, plan)
+
+
+def describe_plan(planned: Planned) -> PlanDescription:
+    queries, cost = planned.queries, planned.cost
+    description = describe(planned.plan, queries, cost)
+    if planned.added is not None:
         name = free_name(queries)
-        after = add_query(plan, name, demand(added), cost)
-        description["added"] = explain_addition(plan, after, name, {**queries, name: added}, cost)
+        after = add_query(planned.plan, name, demand(planned.added), cost)
+        description["added"] = explain_addition(planned.plan, after, name, {**queries, name: planned.added}, cost)
     return description
+
+
+def place(topology: Topology, plans: Sequence[Planned]) -> Placement:
+    """The plan of the stream that the edges read, in six ways."""
+    stream = stream_at_edges(topology, [planned.stream for planned in plans])
+    planned = next(each for each in plans if each.stream == stream)
+    widths = widths_of(planned.rows, planned.cost)
+    return Placement(stream.name, topology, estimates(topology, planned.plan, planned.cost.sample, widths))
 
 
 def data_of(script: Script, stream: Stream, queries: Iterable[Query], rows_of: RowsOf) -> Data:

@@ -99,11 +99,14 @@ JOB: Mapping[str, Key] = {
     "streams": Key(section, True),
     "tables": Key(section),
     "sinks": Key(sections),
+    "edges": Key(section),
     "engine": Key(section),
     "quotas": Key(section),
     "spark": Key(section),
 }
 INPUT: Mapping[str, Key] = {"path": Key(text, True), "format": Key(text), "options": Key(section)}
+STREAM: Mapping[str, Key] = {**INPUT, "path": Key(text), "edges": Key(texts), "frames": Key(text)}
+EDGES: Mapping[str, Key] = {"listen": Key(text), "token_file": Key(text)}
 SINK: Mapping[str, Key] = {"kind": Key(one_of(*SINK_KINDS), True), "path": Key(text), "rows": Key(at_least(1))}
 ENGINE: Mapping[str, Key] = {
     "reducers": Key(at_least(1)),

@@ -7,14 +7,26 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from headrace.model.arrow import conform
 from headrace.model.errors import DataError, HeadraceError, UsageError, nearest, printable
 from headrace.model.schema import Catalog, Stream, Table
-from headrace.service.job_file import ENGINE, INPUT, JOB, QUOTAS, SINK, checked, read_document, section, settings_of
+from headrace.service.job_file import (
+    EDGES,
+    ENGINE,
+    INPUT,
+    JOB,
+    QUOTAS,
+    SINK,
+    STREAM,
+    checked,
+    read_document,
+    section,
+    settings_of,
+)
 from headrace.service.job_file import value_of as checked_value
 from headrace.service.scripts import check_report, read_functions, read_script, read_text
 from headrace.spark.directory import check_free
@@ -32,6 +44,13 @@ MASTER = "local[*]"
 TRIGGER = "1 s"
 
 
+class EdgeInput(NamedTuple):
+    """The edges that send frames of a stream, by their names, and the directory that they come to."""
+
+    names: tuple[str, ...]
+    frames: Path
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job file. All paths are absolute; streams and tables are by their names in small letters."""
@@ -43,7 +62,11 @@ class Job:
     functions: Path | None = None
     master: str = MASTER
     trigger: str = TRIGGER
-    streams: Mapping[str, Source] = field(default_factory=dict)
+    streams: Mapping[str, Source | None] = field(default_factory=dict)
+    """A stream whose rows are all at edges has no source."""
+    edges: Mapping[str, EdgeInput] = field(default_factory=dict)
+    listen: str | None = None
+    token: str | None = None
     tables: Mapping[str, Source] = field(default_factory=dict)
     sinks: tuple[Mapping[str, Any], ...] = ()
     engine: Mapping[str, Any] = field(default_factory=dict)
@@ -59,15 +82,28 @@ def read_job(file: Path) -> Job:
     document = checked(file, read_document(file), JOB)
     folder = file.absolute().parent
     functions = document.get("functions")
+    state = located(folder, document["state"])
+    streams = {
+        name.lower(): stream_section(file, value, f"[streams.{name}]") for name, value in document["streams"].items()
+    }
+    edges = checked(file, document.get("edges", {}), EDGES, "[edges]")
+    token_file = edges.get("token_file")
     return Job(
         file=file,
         schema=existing(file, folder / document["schema"], "schema"),
         queries=tuple(existing(file, folder / each, "queries") for each in document["queries"]),
         functions=None if functions is None else existing(file, folder / functions, "functions"),
-        state=located(folder, document["state"]),
+        state=state,
         master=document.get("master", MASTER),
         trigger=document.get("trigger", TRIGGER),
-        streams=sources(file, document["streams"], "streams"),
+        streams={name: source_from(file, found, f"[streams.{name}]") for name, found in streams.items()},
+        edges={
+            name: EdgeInput(found["edges"], frames_of(folder, state, name, found))
+            for name, found in streams.items()
+            if "edges" in found
+        },
+        listen=edges.get("listen"),
+        token=None if token_file is None else read_text(str(existing(file, folder / token_file, "token_file"))).strip(),
         tables=sources(file, document.get("tables", {}), "tables"),
         sinks=tuple(sink_of(file, each) for each in document.get("sinks", [])),
         engine=checked(file, document.get("engine", {}), ENGINE, "[engine]"),
@@ -91,8 +127,28 @@ def sources(file: Path, document: Mapping[str, Any], key: str) -> dict[str, Sour
     return {name.lower(): source_of(file, value, f"[{key}.{name}]") for name, value in document.items()}
 
 
+def stream_section(file: Path, value: Any, where: str) -> dict[str, Any]:
+    found = checked(file, checked_value(str(file), where, value, section), STREAM, where)
+    if "path" not in found and "edges" not in found:
+        raise UsageError("job", f"{file}, {where}: 'path' is missing", hint="or name the edges that send its rows")
+    if "frames" in found and "edges" not in found:
+        raise UsageError("job", f"{file}, {where}: 'frames' is of no use without 'edges'")
+    return found
+
+
+def frames_of(folder: Path, state: Path, stream: str, found: Mapping[str, Any]) -> Path:
+    return located(folder, found["frames"]) if "frames" in found else state / stream / "exchange"
+
+
+def source_from(file: Path, found: Mapping[str, Any], where: str) -> Source | None:
+    return as_source(file, found, where) if "path" in found else None
+
+
 def source_of(file: Path, value: Any, where: str) -> Source:
-    found = checked(file, checked_value(str(file), where, value, section), INPUT, where)
+    return as_source(file, checked(file, checked_value(str(file), where, value, section), INPUT, where), where)
+
+
+def as_source(file: Path, found: Mapping[str, Any], where: str) -> Source:
     options = settings_of(file, found.get("options", {}), f"{where} options")
     try:
         path = located(file.absolute().parent, found["path"])
@@ -133,7 +189,7 @@ def catalog_of(job: Job) -> Catalog:
     return catalog
 
 
-def check_places(job: Job, key: str, places: Mapping[str, Source], declared: Iterable[str]) -> None:
+def check_places(job: Job, key: str, places: Mapping[str, Source | None], declared: Iterable[str]) -> None:
     names = list(declared)
     for name in places:
         if name not in {each.lower() for each in names}:
@@ -185,8 +241,15 @@ def engine_of(job: Job, spark: Any, *, take_over: bool = False) -> Engine:
     engine.functions((*script.catalog.functions, *script.catalog.aggregates))
     engine.declare(read_text(str(job.schema)))
     for stream in script.catalog.streams:
-        source = job.streams[stream.name.lower()]
-        engine.stream(stream.name, source.path, format=source.format, options=source.options)
+        source, sent = job.streams[stream.name.lower()], job.edges.get(stream.name.lower())
+        engine.stream(
+            stream.name,
+            None if source is None else source.path,
+            format="parquet" if source is None else source.format,
+            options=None if source is None else source.options,
+            edges=sent.names if sent else (),
+            frames=sent.frames if sent else None,
+        )
     for table in script.catalog.tables:
         source = job.tables[table.name.lower()]
         engine.table(table.name, source.path, format=source.format, options=source.options)
@@ -203,8 +266,10 @@ def engine_of(job: Job, spark: Any, *, take_over: bool = False) -> Engine:
 def check_inputs(job: Job, catalog: Catalog) -> None:
     """Whether what the job reads is there at all."""
     for stream in catalog.streams:
-        path = Path(job.streams[stream.name.lower()].path)
-        check_path(job, f"[streams.{stream.name}]", path, path.is_dir(), "directory")
+        source = job.streams[stream.name.lower()]
+        if source is not None:
+            path = Path(source.path)
+            check_path(job, f"[streams.{stream.name}]", path, path.is_dir(), "directory")
     for table in catalog.tables:
         path = Path(job.tables[table.name.lower()].path)
         check_path(job, f"[tables.{table.name}]", path, path.exists(), "file or directory")
@@ -235,6 +300,8 @@ def some_rows(job: Job, relation: Stream | Table, most: int) -> pa.Table:
     if isinstance(relation, Table):
         return read_table(job.tables[relation.name.lower()], relation)
     source = job.streams[relation.name.lower()]
+    if source is None:
+        raise DataError("no-data", f"the rows of {relation.name} are at its edges", hint="headrace run plans for them")
     columns = [column.name for column in relation.columns]
     found = [conform(pa.table({}), relation.columns)]
     count = 0

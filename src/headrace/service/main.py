@@ -35,6 +35,8 @@ COMMANDS: Mapping[str, Entry] = {
     "explain": Entry("headrace.service.explain:explain", "Show the shared plan of queries, and what it costs."),
     "init": Entry("headrace.service.init:init", "Write the skeleton of a job."),
     "run": Entry("headrace.service.run:run", "Run a job on Spark."),
+    "edge": Entry("headrace.service.edge:edge", "Run the agent of an edge: level 1 beside the data."),
+    "relay": Entry("headrace.service.relay:relay", "Combine the frames of many edges, and send one for all."),
     "queries": Entry("headrace.service.queries:queries", "List, add, drop and replace the queries of a job."),
     "tables": Entry("headrace.service.queries:tables", "Let a job read its static tables again."),
     "calibrate": Entry("headrace.service.calibrate:calibrate_command", "Measure the planner's cost constants."),

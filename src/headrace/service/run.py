@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 import rich_click as click
 from rich.console import Console
 
+from headrace.edge.exchange import DirectoryExchange
 from headrace.model.errors import UsageError
 from headrace.model.time import parse_duration
 from headrace.service.failures import is_lost, translated
 from headrace.service.jobs import Job, check_inputs, check_outputs, engine_of, read_job, script_of
 from headrace.service.live import REFRESH_S, say, summarise, watching
+from headrace.service.receiving import serve
 
 if TYPE_CHECKING:
     from headrace.spark.engine import Engine
@@ -60,13 +62,30 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool) -> None:
         try:
             running = opened(engine_of(told, spark, take_over=take_over))
             tell_ended(running)
-            drive(running, told, mode, console)
+            with receiving(told, console):
+                drive(running, told, mode, console)
         except Exception as problem:  # noqa: BLE001 - PySpark is not imported here: its errors are known by their text
             known = translated(problem, told.state)
             raise known from (None if known is not problem else problem.__cause__)
     folders = [folder for pipeline in running.pipelines for folder in pipeline.stepper.setting.results]
     summarise(console, running.progress(), folders)
     tell_rejected(console, told.state)
+
+
+@contextmanager
+def receiving(job: Job, console: Console) -> Iterator[None]:
+    """The HTTP end for the edges of the job, if it has one."""
+    if job.listen is None:
+        yield
+        return
+    exchanges = {name: DirectoryExchange(sent.frames) for name, sent in job.edges.items()}
+    server = serve(exchanges, job.listen, job.token)
+    server.start()
+    say(console, f"edges send to http://{server.address}")
+    try:
+        yield
+    finally:
+        server.stop()
 
 
 def tell_rejected(console: Console, state: Path) -> None:

@@ -9,12 +9,14 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.edge.ledger import from_json
 from headrace.kernel.closing import best_of
 from headrace.model.arrow import for_people, one_array
 from headrace.model.query import Query
 from headrace.spark.context import Step
 from headrace.spark.disk import read_file
-from headrace.spark.mapping import Counted
+from headrace.spark.edges import highest_of, spans_of, with_edges
+from headrace.spark.mapping import Counted, added
 from headrace.spark.records import Commit, Journal, Manifest, QueryState, ResultFile, SliceFile, Span, Totals
 from headrace.spark.reducing import ORDER, Reduced, is_merged, state_of
 from headrace.spark.staging import begin_sync_staged, stage_results
@@ -45,7 +47,9 @@ class Outcome:
         directory, stream = self.step.setting.directory, self.step.setting.declared
         had_clock = before is not None and before.clock_us is not None
         known = before.partitions if before else {}
-        partitions = moved_partitions(known, counted.highest_us, journal.clock_us, not had_clock)
+        highest_us = counted.highest_us | highest_of(journal.frames, stream)
+        partitions = moved_partitions(known, highest_us, journal.clock_us, not had_clock)
+        partitions = with_edges(partitions, self.step.setting.edges, from_json(journal.edges), journal.clock_us)
         watermark_us = moved_watermark(journal.watermark_us, partitions, journal, stream)
         windows = [each.query.window for each in self.step.registry.queries.values()]
         needed_us = needed_from(windows, closed_after(journal), retain_us)
@@ -53,6 +57,8 @@ class Outcome:
         # Several units of a file may be bad, and each in a task of its own.
         quarantined = {each.path: each for each in (*counted.quarantined, *journal.quarantined)}
         totals = counted.totals.plus(Totals(quarantined=len(quarantined), changed=len(journal.changed)))
+        for frame in journal.frames:
+            totals = totals.plus(frame.totals)
         results = self.results()
         return Commit(
             step=journal.step,
@@ -69,24 +75,36 @@ class Outcome:
             ended=journal.ended or (before is not None and before.ended),
             partitions=partitions,
             queries=self.query_states(results),
-            spans=with_span(before.spans if before else (), self.span(), needed_us),
+            spans=self.spans(needed_us),
             needed_us=needed_us,
             forgotten_us=forgotten_us,
-            lowest_us=earlier(before.lowest_us if before else None, counted.start_us),
+            lowest_us=self.lowest_us(),
             slices=live_slices(before, self.manifests, needed_us),
             results=results,
             rejected=tuple(counted.rejected),
             quarantined=tuple(quarantined.values()),
             windows=self.windows(),
             totals=before.totals.plus(totals) if before else totals,
+            edges=journal.edges,
             inputs=inputs,
         )
 
-    def span(self) -> Span | None:
-        """The event times that were counted, if any."""
-        if self.counted.start_us is None or self.counted.end_us is None:
-            return None
-        return Span(self.step.journal.plan or "", self.counted.start_us, self.counted.end_us)
+    def spans(self, needed_us: int | None) -> tuple[Span, ...]:
+        """The event times that were counted, here and by edges, if any."""
+        spans = self.step.before.spans if self.step.before else ()
+        new = list(spans_of(self.step.journal.frames))
+        if self.counted.start_us is not None and self.counted.end_us is not None:
+            new.append(Span(self.step.journal.plan or "", self.counted.start_us, self.counted.end_us))
+        for span in new:
+            spans = with_span(spans, span, None)
+        return with_span(spans, None, needed_us)
+
+    def lowest_us(self) -> int | None:
+        before = self.step.before
+        found = earlier(before.lowest_us if before else None, self.counted.start_us)
+        for frame in self.step.journal.frames:
+            found = earlier(found, frame.lowest_us)
+        return found
 
     def query_states(self, results: Iterable[ResultFile]) -> dict[str, QueryState]:
         """How far each query is after the step. Reducers tell of the windows that they had rows in."""
@@ -99,6 +117,8 @@ class Outcome:
             for name, state in manifest.queries.items():
                 told_of.setdefault(name, []).append(state)
         errors = self.counted.errors
+        for frame in self.step.journal.frames:
+            errors = added(errors, frame.errors)
         found = {}
         for name, registered in self.step.registry.queries.items():
             found[name] = state = state_of(self.step, name, registered)

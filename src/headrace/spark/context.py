@@ -46,6 +46,8 @@ class Setting:
     max_empty: int = 1_000
     since_us: int | None = None
     """For a stream of results: what was closed before it began is not there."""
+    edges: tuple[str, ...] = ()
+    """The names of those that send frames of the stream."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Setting) and self.id == other.id

@@ -3,7 +3,8 @@
 format.json            version, number of reducers, declaration of the stream
 lock, epochs/          who owns it
 journal/, commits/     per step what it depends on, and what came of it
-registry/, plans/, tables/, inputs/, slices/, rejected/, inbox/, outbox/, spark/
+registry/, plans/, tables/, inputs/, slices/, rejected/, frames/, inbox/, outbox/, spark/
+exchange/              what edges send and are sent, unless it is elsewhere
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ FOLDERS = (
     "inputs",
     "slices",
     "rejected",
+    "frames",
     "inbox",
     "outbox",
 )
@@ -124,6 +126,9 @@ class Directory:
         if not path.exists():
             write_file(path, text.encode())
         return name
+
+    def has_plan(self, name: str) -> bool:
+        return (self.root / "plans" / f"{name}.json").exists()
 
     def plan(self, name: str) -> Plan:
         return read_plan(self.root / "plans" / f"{name}.json")

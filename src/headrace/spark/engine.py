@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.aggregates.registered import with_functions
 from headrace.aggregates.user import DeclaredAggregate
+from headrace.edge.exchange import DirectoryExchange
 from headrace.kernel.frames import columns_of
 from headrace.model.arrow import conform
 from headrace.model.chaining import place_of
@@ -27,6 +28,7 @@ from headrace.spark.chaining import Chain, Upstream, has_readers, prepare_result
 from headrace.spark.context import ResultFolder, Setting
 from headrace.spark.directory import Beginning, prepare, read_format
 from headrace.spark.disk import local_path
+from headrace.spark.edges import Inbox
 from headrace.spark.frames import frame_columns
 from headrace.spark.inputs import Source, list_files, read_table
 from headrace.spark.pipeline import Pipeline
@@ -43,10 +45,14 @@ PathText = str | PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Where the rows of a stream or table come from: files, or a DataFrame."""
+    """Where the rows of a stream or table come from: files, or a DataFrame; and edges, which send frames to a
+    directory.
+    """
 
     source: Source | None
     frame: DataFrame | None = None
+    edges: tuple[str, ...] = ()
+    frames: Path | None = None
 
 
 @dataclass
@@ -96,20 +102,27 @@ class Engine:
     def stream(
         self,
         name: str,
-        source: PathText | DataFrame,
+        source: PathText | DataFrame | None = None,
         *,
         event_time: str | None = None,
         lateness: str = "0 s",
         format: str = "parquet",
         options: Mapping[str, str] | None = None,
+        edges: Iterable[str] = (),
+        frames: PathText | None = None,
         **settings: Any,
     ) -> None:
-        """Rows of a directory of files, or of a DataFrame, streaming or not.
+        """Rows of a directory of files, or of a DataFrame, streaming or not; and what `edges`, by their names, send to
+        the directory `frames`, by default one beside the state.
 
         A stream that is not declared is declared here, from the columns that it has: `event_time` is the column that
         tells the time of a row, and rows may come `lateness` behind the highest time seen.
         """
-        feed = feed_of(source, format, options)
+        names = tuple(edges)
+        if source is None and not names:
+            raise UsageError("stream", f"say where the rows of {name} come from: a source, or edges=[...]")
+        exchange = local_path(frames) if frames is not None else self.state / name / "exchange"
+        feed = replace(feed_of(source, format, options), edges=names, frames=exchange if names else None)
         if self.catalog.stream(name) is None:
             if event_time is None:
                 raise UsageError("event-time", f"say which column tells the time of a row of {name}: event_time='...'")
@@ -251,7 +264,9 @@ class Engine:
             self.options.on_bad_file,
             self.options.max_empty,
             upstream.beginning.time_us if upstream else None,
+            feed.edges,
         )
+        exchange = DirectoryExchange(feed.frames) if feed.frames is not None else None
         stepper = Stepper(
             setting,
             OnSpark(self.spark),
@@ -261,6 +276,7 @@ class Engine:
             take_over=self.options.take_over,
             reload=lambda name: directory.keep_table(self.rows_of(known[name])),
             upstream=upstream,
+            inbox=Inbox(directory, stream, feed.edges, exchange) if exchange is not None else None,
         )
         stepper.readable, stepper.readers = chain.queries, chain.readers
         stepper.tables = {name: directory.keep_table(self.rows_of(table)) for name, table in known.items()}
@@ -286,6 +302,8 @@ class Engine:
 
 
 def feed_of(source: Any, format: str, options: Mapping[str, str] | None) -> Feed:
+    if source is None:
+        return Feed(None)
     if isinstance(source, str | PathLike):
         return Feed(Source(str(local_path(source)), format, dict(options or {})))
     return Feed(None, source)
@@ -295,8 +313,7 @@ def columns_of_feed(feed: Feed, name: str) -> tuple[Column, ...]:
     """The columns that rows have: of a DataFrame, of an Arrow table, or of the first Parquet file."""
     if feed.frame is not None:
         return columns_of(feed.frame) if isinstance(feed.frame, pa.Table) else frame_columns(feed.frame)
-    assert feed.source is not None
-    files = list_files(feed.source) if feed.source.format == "parquet" else []
+    files = list_files(feed.source) if feed.source is not None and feed.source.format == "parquet" else []
     if not files:
         raise UsageError("stream", f"the columns of {name} are not known", hint="engine.declare('CREATE STREAM ...')")
     return columns_of(pq.read_schema(files[0].path).empty_table())

@@ -43,8 +43,8 @@ def sweep(directory: Directory, results: Sequence[ResultFolder], step: int) -> N
     """When an engine starts: what one that died left half done."""
     for folder in (directory.root, *(Path(each.path) for each in results)):
         for parent, _, names in os.walk(folder):
-            if Path(parent) == directory.root / "inbox":
-                continue  # another process may be writing a request
+            if Path(parent).relative_to(folder).parts[:1] in (("inbox",), ("exchange",)):
+                continue  # another process may be writing a request, or a frame
             for name in names:
                 found = STAGED.match(name)
                 if name.startswith(TEMPORARY) or (found and int(found[1]) <= step):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -12,16 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.edge.checking import check_partials, check_rows
+from headrace.edge.frames import from_bytes
 from headrace.kernel.answering import Reader, Run
-from headrace.kernel.computing import BUDGET_BYTES, Shipped, level_one
+from headrace.kernel.computing import BUDGET_BYTES, level_one
 from headrace.kernel.interchange import Counts, Shipment, pack, to_bytes
 from headrace.kernel.owning import split
+from headrace.kernel.partials import NodePartials
 from headrace.kernel.row_errors import in_open_instance
 from headrace.model.arrow import arrow_type, for_people, one_array
 from headrace.model.schema import Stream
 from headrace.model.types import TIMESTAMP
 from headrace.spark.context import Setting, Step, needed_columns, reader_of, step_of
 from headrace.spark.disk import begin_sync
+from headrace.spark.edges import frame_at
 from headrace.spark.inputs import BadFile, Rows, Unit, read
 from headrace.spark.records import LeftOut, ResultFile, Totals, files_left_out, result_files
 from headrace.spark.staging import stage
@@ -34,11 +40,15 @@ BEGUN = 'run once with on_bad_file = "quarantine": a step that has begun is fini
 
 
 class Piece(NamedTuple):
-    """Bytes for a reducer: partials, or what a task counted."""
+    """Bytes for a reducer: partials of a plan, or COUNTS, what a task counted."""
 
     reducer: int
-    kind: str
+    plan: str
     data: bytes
+
+
+COUNTS = ""
+"""In place of a plan."""
 
 
 @dataclass(slots=True)
@@ -88,15 +98,27 @@ def counted_from(data: bytes) -> Counted:
 
 
 def map_units(setting: Setting, number: int, units: Iterable[Unit]) -> Iterator[Piece]:
-    """Level 1 over units of files."""
+    """Level 1 over units of files, and partials that edges sent."""
     step = step_of(setting, number)
     task = Task(step)
-    yield from task.run(unit_rows(step, units, task))
+    files: list[Unit] = []
+    frames: list[Unit] = []
+    for unit in units:
+        (files if frame_at(setting.root, unit) is None else frames).append(unit)
+    read_frames = [from_bytes(Path(unit.path).read_bytes()) for unit in frames]
+    as_rows = [frame for frame in read_frames if frame.header.plan is None]
+    rows = (Rows(table, is_from_edge=True) for frame in as_rows for table in check_rows(frame, setting.declared))
+    yield from task.run(chain(unit_rows(step, files, task), rows))
+    for frame in read_frames:
+        if frame.header.plan is not None:
+            plan = setting.directory.plan(frame.header.plan)
+            yield from task.sent(frame.header.plan, check_partials(frame, setting.stream, plan))
 
 
 def unit_rows(step: Step, units: Iterable[Unit], task: Task) -> Iterator[Rows]:
     setting = step.setting
-    assert setting.source is not None
+    if setting.source is None:
+        return
     columns = needed_columns(setting, step.journal.registry)
     for unit in units:
         try:
@@ -133,25 +155,26 @@ class Task:
         else:
             yield from self.partials(reader_of(self.step), pieces)
         self.counted.rejected = self.side.close()
-        yield Piece(0, "counts", to_json(self.counted))
+        yield Piece(0, COUNTS, to_json(self.counted))
 
     def partials(self, reader: Reader, pieces: Iterable[Rows]) -> Iterator[Piece]:
         run = Run()
         chunks = (chunk for rows in pieces for chunk in reader.chunks(run, self.accepted(rows)))
         functions, zone = self.step.setting.catalog.functions, self.stream.zone
+        assert self.step.journal.plan is not None
         for shipped in level_one(reader.plan, chunks, functions, zone, BUDGET_BYTES):
-            yield from self.sent(shipped)
+            self.counted.node_rows += sum(part.rows for part in shipped.values())
+            yield from self.sent(self.step.journal.plan, shipped.values())
         self.counted.errors = run.errors
 
-    def sent(self, shipped: Shipped) -> Iterator[Piece]:
-        by_reducer: dict[int, list[Any]] = {}
-        for part in shipped.values():
-            self.counted.node_rows += part.rows
+    def sent(self, plan: str, parts: Iterable[NodePartials]) -> Iterator[Piece]:
+        by_reducer: dict[int, list[NodePartials]] = {}
+        for part in parts:
             if part.rows:
                 for reducer, own in split(part, self.step.setting.reducers):
                     by_reducer.setdefault(reducer, []).append(own)
-        for reducer, parts in by_reducer.items():
-            yield Piece(reducer, "partials", to_bytes(Shipment(pack(self.stream.name, parts), Counts())))
+        for reducer, own_parts in by_reducer.items():
+            yield Piece(reducer, plan, to_bytes(Shipment(pack(self.stream.name, own_parts), Counts())))
 
     # Rows judged by the watermark that entered the step
 
@@ -170,7 +193,7 @@ class Task:
             if not table.num_rows:
                 return table
         times_us = np.asarray(one_array(table[self.stream.event_time]).cast(pa.int64()))
-        self.note_times(table, times_us)
+        self.note_times(table, times_us, has_partitions=not rows.is_from_edge)
         self.note_late(table, times_us)
         return table
 
@@ -183,12 +206,14 @@ class Task:
         self.side.add(table.filter(mask), reason)
         return table.filter(pc.invert(mask))
 
-    def note_times(self, table: pa.Table, times_us: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    def note_times(
+        self, table: pa.Table, times_us: np.ndarray[Any, np.dtype[np.int64]], *, has_partitions: bool
+    ) -> None:
         lowest, highest = int(times_us.min()), int(times_us.max())
         counted = self.counted
         counted.start_us = lowest if counted.start_us is None else min(counted.start_us, lowest)
         counted.end_us = highest + 1 if counted.end_us is None else max(counted.end_us, highest + 1)
-        for key, time_us in highest_by_partition(table, times_us, self.stream):
+        for key, time_us in highest_by_partition(table, times_us, self.stream) if has_partitions else ():
             counted.highest_us[key] = max(counted.highest_us.get(key, time_us), time_us)
 
     def note_late(self, table: pa.Table, times_us: np.ndarray[Any, np.dtype[np.int64]]) -> None:

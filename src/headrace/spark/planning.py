@@ -31,10 +31,18 @@ Sampler = Callable[[], pa.Table]
 class Planner:
     """Keeps the rows that plans are made for."""
 
-    def __init__(self, catalog: Catalog, stream: Stream, plan: Plan | None, planned: Mapping[str, Query]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        stream: Stream,
+        plan: Plan | None,
+        planned: Mapping[str, Query],
+        constants: Constants | None = None,
+    ) -> None:
         """A plan for other queries, left by an engine that stopped before it had rows for these, is of no use."""
         self.catalog = catalog
         self.stream = stream
+        self.constants = constants or Constants()
         is_for_them = plan is not None and plan.demands == {name: demand(query) for name, query in planned.items()}
         self.plan = plan if is_for_them else None
         self.planned = planned
@@ -112,4 +120,4 @@ class Planner:
             if not timed:
                 return None
             self.rows = rows
-        return Cost(draw(Data(self.catalog, self.stream, self.rows, tables), queries), Constants())
+        return Cost(draw(Data(self.catalog, self.stream, self.rows, tables), queries), self.constants)

@@ -109,6 +109,24 @@ def values(totals: Totals) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenFrame:
+    """A frame of an edge, by its name: its plan (None: rows as they are), the event times that it counts, the watermark
+    of the edge, how many rows the edge read for it, and what is to be added to the counts of the tasks.
+    """
+
+    name: str
+    edge: str
+    plan: str | None
+    lowest_us: int | None
+    highest_us: int | None
+    watermark_us: int | None
+    read: int
+    ended: bool
+    totals: Totals
+    errors: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Journal:
     """All that a step depends on, written before it runs: a replay reads it and decides nothing anew.
 
@@ -133,6 +151,10 @@ class Journal:
     ended: bool = False
     upstream_us: int | None = None
     """For a stream of results: up to where these are known when the step has read its files."""
+    frames: tuple[TakenFrame, ...] = ()
+    """Of edges; they are among the units."""
+    edges: Mapping[str, Any] = field(default_factory=dict)
+    """The ledger of their frames, with these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +192,8 @@ class Commit:
     totals: Totals = Totals()
     windows: int | None = None
     """Answered since the beginning, also of queries that have left; None in records that did not have it."""
+    edges: Mapping[str, Any] = field(default_factory=dict)
+    """The ledger of the frames that edges sent."""
     inputs: int = 0
     """The step up to which the list of files read is in a file of its own."""
 
@@ -190,6 +214,9 @@ def journal_from(document: Mapping[str, Any]) -> Journal:
     found["quarantined"] = files_left_out(document["quarantined"])
     found["units"] = tuple(Unit(**each) for each in document["units"])
     found["files"] = tuple(InputFile(**each) for each in document["files"])
+    found["frames"] = tuple(
+        TakenFrame(**{**each, "totals": Totals(**each["totals"])}) for each in document.get("frames", ())
+    )
     return Journal(**found)
 
 

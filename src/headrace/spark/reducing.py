@@ -21,7 +21,8 @@ from headrace.model.windows import AnyWindow, Interval
 from headrace.planner.leaves import demand
 from headrace.planner.plan import route
 from headrace.spark.context import Setting, Step, step_of
-from headrace.spark.mapping import Counted, Piece, counted_from
+from headrace.spark.edges import spans_of
+from headrace.spark.mapping import COUNTS, Counted, Piece, counted_from
 from headrace.spark.records import Manifest, QueryState, ResultFile, SliceFile
 from headrace.spark.registry import Registered, Registry
 from headrace.spark.slices import CACHE, Parts, by_place, compacted, merged, needed, write_slices
@@ -64,12 +65,12 @@ def received(step: Step, pieces: Iterable[Piece]) -> tuple[Parts, Counted]:
     counted = Counted()
     found: Parts = {}
     for piece in pieces:
-        if piece.kind == "counts":
+        if piece.plan == COUNTS:
             counted = counted.plus(counted_from(piece.data))
         else:
-            assert step.journal.plan is not None
-            for place, part in by_place(step.setting.stream, step.plan, from_bytes(piece.data)):
-                found.setdefault(step.journal.plan, {}).setdefault(place, []).append(part)
+            plan = step.setting.directory.plan(piece.plan)
+            for place, part in by_place(step.setting.stream, plan, from_bytes(piece.data)):
+                found.setdefault(piece.plan, {}).setdefault(place, []).append(part)
     return compacted(found, None), counted
 
 
@@ -90,7 +91,9 @@ def kept_parts(step: Step, files: Iterable[SliceFile]) -> Parts:
 
 
 def store(step: Step, reducer: int, mine: list[SliceFile], kept: Parts, new: Parts) -> tuple[list[SliceFile], bool]:
-    """The files this step adds; if there are many, one in place of all."""
+    """The files this step adds; if there are many, one in place of all. At the end of the input nobody needs any."""
+    if step.journal.ended:
+        return [], False
     setting, number = step.setting, step.journal.step
     needed_us = step.before.needed_us if step.before else None
     is_compacted = len(mine) >= MOST_FILES
@@ -118,7 +121,7 @@ class Closing:
         if not asked:
             return
         setting = self.step.setting
-        retained = retained_of(self.step, between(parts, asked))
+        retained = retained_of(self.step, between(parts, asked), is_end=until_us == ENDED_US)
         for name, query, due in asked:
             gathered = retained.gather(demand(query))
             registered = registry.queries[name]
@@ -227,11 +230,14 @@ def missed(step: Step, query: Query) -> Iterator[Interval]:
             yield Interval(span.start_us, span.end_us)
 
 
-def retained_of(step: Step, parts: Parts) -> Retained:
-    """The partials by plan, with the spans of event times that were counted under each plan."""
+def retained_of(step: Step, parts: Parts, *, is_end: bool) -> Retained:
+    """The partials by plan, with the spans of event times that were counted under each plan; at the end also in this
+    step.
+    """
     setting = step.setting
     retained = Retained(setting.catalog.functions, setting.declared.zone)
-    for span in step.before.spans if step.before else ():
+    spans = [*(step.before.spans if step.before else ()), *(spans_of(step.journal.frames) if is_end else ())]
+    for span in spans:
         if span.plan:
             retained.add(setting.directory.plan(span.plan), {}, Interval(span.start_us, span.end_us))
     for name, places in parts.items():

@@ -24,6 +24,8 @@ from headrace.sql import parse_next
 
 ANSWER_S = 60.0
 POLL_S = 0.02
+EDGES_S = 0.1
+"""Between looks at what edges sent, while the end of their rows is waited for."""
 
 
 def now_us() -> int:
@@ -89,7 +91,9 @@ class Run:
                 if pipeline.is_streaming:
                     raise UsageError("streaming", f"{pipeline.stream.name} never ends", hint="engine.start()")
             clock_us = None if ended else self.clock()
-            while any(self.all_steps(pipeline, clock_us, ended) for pipeline in self.pipelines):
+            while any(self.all_steps(pipeline, clock_us, ended) for pipeline in self.pipelines) or (
+                ended and self.waits_for_edges()
+            ):
                 pass  # what one has closed, another may read
         except BaseException:
             self.close()
@@ -103,6 +107,11 @@ class Run:
         while not self.stopping.is_set() and pipeline.step(Input(clock_us, ended=ended)) is not None:
             pass
         return pipeline.stepper.commit is not before and not self.stopping.is_set()
+
+    def waits_for_edges(self) -> bool:
+        """Whether some edge has not said yet that nothing follows; it is given a moment."""
+        is_waiting = any(each.stepper.inbox and not each.stepper.is_ended for each in self.pipelines)
+        return is_waiting and not self.stopping.wait(EDGES_S)
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait until the run stops; False if it still runs after the time."""

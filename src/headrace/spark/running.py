@@ -25,9 +25,9 @@ from headrace.spark.reducing import Reduced, reduce_step
 from headrace.spark.sessions import check_workers
 from headrace.spark.stepping import shared_out
 
-PIECES = "reducer int, kind string, data binary"
+PIECES = "reducer int, plan string, data binary"
 MANIFESTS = "manifest string, counted binary"
-PIECE_SCHEMA = pa.schema([("reducer", pa.int32()), ("kind", pa.string()), ("data", pa.binary())])
+PIECE_SCHEMA = pa.schema([("reducer", pa.int32()), ("plan", pa.string()), ("data", pa.binary())])
 
 FOR_STEPS = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
 """In a session of their own, beside the user's: there is nothing to generate code for, and no join to adapt."""
@@ -56,6 +56,9 @@ class OnSpark:
             pieces = frame.mapInArrow(unit_task(setting, step, self.tasks), PIECES)
         else:
             pieces = rows.mapInArrow(row_task(setting, step), PIECES)
+            if setting.edges:
+                frame = self.spark.range(0, self.tasks, 1, self.tasks)
+                pieces = pieces.union(frame.mapInArrow(unit_task(setting, step, self.tasks), PIECES))
         shuffled = pieces.repartitionById(setting.reducers, "reducer")
         try:
             found = shuffled.mapInArrow(reducer_task(setting, step), MANIFESTS).collect()

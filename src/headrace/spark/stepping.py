@@ -13,16 +13,21 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from headrace.edge.checking import check_rows
+from headrace.edge.frames import from_bytes as frame_from_bytes
+from headrace.edge.ledger import from_json, to_json
 from headrace.kernel.joining import Joiner
 from headrace.model.arrow import conform
 from headrace.model.errors import HeadraceError, UsageError, nearest, printable
 from headrace.model.query import Query
+from headrace.planner.cost import FOR_EDGES
 from headrace.planner.plan import Plan
 from headrace.planner.sampling import Data
 from headrace.spark.committing import Outcome
 from headrace.spark.context import Setting, needed_columns, step_of
 from headrace.spark.directory import Directory, Owner
 from headrace.spark.disk import begin_sync
+from headrace.spark.edges import Inbox, NewFrames, frame_at
 from headrace.spark.garbage import collect_garbage, forget_answers, sweep
 from headrace.spark.inputs import BadFile, InputFile, Unit, cut, list_files, read
 from headrace.spark.planning import SAMPLE_ROWS, Planner
@@ -52,6 +57,8 @@ from headrace.spark.time import (
 from headrace.windows import instances_ending
 
 LOG = logging.getLogger(__name__)
+NOTHING = Plan((), (), {}, 0.0, {})
+"""A plan for no query."""
 STEP_BYTES = 1 << 30
 """How much input one step takes; the rest waits for the next."""
 
@@ -120,6 +127,7 @@ class Stepper:
         take_over: bool = False,
         reload: Callable[[str], str] | None = None,
         upstream: Upstream | None = None,
+        inbox: Inbox | None = None,
     ) -> None:
         self.setting = setting
         self.runner = runner
@@ -132,12 +140,15 @@ class Stepper:
         self.seen = Seen(self.directory, self.commit)
         plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
         self.kept_plan: tuple[Plan | None, str] = plan, self.commit.plan or "" if self.commit else ""
-        self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.values)
+        constants = FOR_EDGES if inbox is not None else None
+        self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.values, constants)
         begun = self.pending or self.commit
         self.tables: dict[str, str] = dict(begun.tables) if begun else {}
         self.first: dict[str, tuple[str, Query]] = {}
         self.reload = reload
         self.upstream = upstream
+        self.inbox = inbox
+        self.waiting = NewFrames()
         self.readable: Callable[[], Mapping[str, Query]] = dict
         self.readers: Callable[[str], Sequence[str]] = lambda name: ()
         self.finished_us: int | None = None
@@ -160,6 +171,10 @@ class Stepper:
     def pending(self) -> Journal | None:
         """A step that was begun and not committed: it must be run again before any other."""
         return self.directory.journal(self.number)
+
+    @property
+    def is_ended(self) -> bool:
+        return self.commit is not None and self.commit.ended
 
     @property
     def number(self) -> int:
@@ -193,9 +208,11 @@ class Stepper:
         registry, taken, tables = self.changed_registry()
         upstream_us = self.upstream.closed_us() if self.upstream else None
         taken_in = self.new_files(upstream_us) if self.setting.source else NewFiles()
-        files, units, left = taken_in.files, taken_in.units, taken_in.left
-        has_rows = bool(units) or given.rows is not None
         before = self.commit
+        known = from_json(before.edges) if before else {}
+        self.waiting = new = self.inbox.take(known, self.step_bytes) if self.inbox else NewFrames()
+        files, units, left = taken_in.files, [*taken_in.units, *new.units], taken_in.left
+        has_rows = bool(units) or given.rows is not None
         if self.upstream and has_rows:
             results = self.upstream.tables(before.watermark_us if before else None)
             tables |= {name: self.directory.keep_table(rows) for name, rows in results.items()}
@@ -207,7 +224,9 @@ class Stepper:
             watermark_us=watermark_us,
             closed_us=closed_us,
             registry=registry.version,
-            plan=self.plan_name(registry, tables, units, given) if has_rows else (before.plan if before else None),
+            plan=self.plan_name(registry, tables, units, given)
+            if has_rows or self.inbox
+            else (before.plan if before else None),
             tables=tables,
             units=tuple(units),
             files=tuple(files),
@@ -216,17 +235,25 @@ class Stepper:
             requests=tuple(request.id for request in taken),
             batch=given.batch,
             offsets=given.offsets,
-            ended=given.ended and not left and (self.upstream is None or upstream_us == ENDED_US),
+            ended=given.ended and not left and self.has_ended(upstream_us, new),
             upstream_us=self.upstream.known_us(left, upstream_us) if self.upstream else None,
+            frames=tuple(new.frames),
+            edges=to_json(new.ledger),
         )
         ends = journal.ended and not (before is not None and before.ended)
         changes = registry.version != (before.registry if before else 0)
-        if not (has_rows or files or taken_in.changed or taken or changes or ends or self.is_due(journal)):
+        comes = has_rows or files or new.frames or taken_in.changed or taken
+        if not (comes or changes or ends or self.is_due(journal)):
             return None
         if not self.directory.write_journal(journal):
             raise UsageError("state-lost", f"another engine began step {journal.step}")
         self.first = {}
         return journal
+
+    def has_ended(self, upstream_us: int | None, new: NewFrames) -> bool:
+        """Whether nothing more can come from other queries, nor from edges."""
+        is_upstream_done = self.upstream is None or upstream_us == ENDED_US
+        return is_upstream_done and (self.inbox is None or (not new.is_more and self.inbox.all_ended(new.ledger)))
 
     def is_due(self, journal: Journal) -> bool:
         """Whether some window must be closed, or the watermark moves without rows."""
@@ -364,7 +391,9 @@ class Stepper:
         return self.kept_plan[1]
 
     def sample_of(self, units: Sequence[Unit], version: int) -> pa.Table:
-        """Rows from the middle of the input."""
+        """Rows from the middle of the input. If it is all at edges, which send rows only until they have a plan, those
+        that were seen then.
+        """
         columns = self.setting.declared.columns
         found: list[pa.Table] = []
         middle = len(units) // 2
@@ -372,14 +401,19 @@ class Stepper:
             for rows in self.sampled_rows(unit, version):
                 found.append(rows)
                 if sum(table.num_rows for table in found) >= SAMPLE_ROWS // 4:
-                    return pa.concat_tables(found)
-        return pa.concat_tables(found) if found else conform(pa.table({}), columns)
+                    break
+        sample = pa.concat_tables(found) if found else conform(pa.table({}), columns)
+        return sample if self.inbox is None else self.inbox.sample(sample)
 
     def sampled_rows(self, unit: Unit, version: int) -> Iterator[pa.Table]:
         """Of a damaged file, if such files are left out, what the step will read: the columns that queries name. The
         step says what is wrong with it.
         """
         stream, source = self.setting.declared, self.setting.source
+        if (frame := frame_at(self.setting.root, unit)) is not None:
+            sent = frame_from_bytes(frame.read_bytes())
+            yield from check_rows(sent, stream) if sent.header.plan is None else ()
+            return
         assert source is not None
         for columns in ({column.name for column in stream.columns}, needed_columns(self.setting, version)):
             is_begun = False
@@ -421,11 +455,24 @@ class Stepper:
         self.wait_for_disk = begin_sync(shown)
         self.finished_us = ENDED_US if commit.ended else commit.closed_us
         journal = self.directory.journal(commit.step)
+        if journal is not None and self.inbox is not None:
+            self.inbox.forget(journal.frames)
+            self.publish(commit)
         if journal is not None and journal.requests:
             asked = {request.id: request.name for request in requests(self.directory)}
             answers = {id: self.answer(asked.get(id, ""), commit) for id in journal.requests}
             answered(self.directory, journal.requests, answers)
         collect_garbage(self.directory, commit, self.tables)
+
+    def publish(self, commit: Commit) -> None:
+        """The plan that edges are to count under. Without queries it is one that sends nothing."""
+        assert self.inbox is not None
+        registry = read_registry(self.directory.root, commit.registry)
+        plan = self.directory.plan(commit.plan) if commit.plan else None
+        if not registry.queries:
+            plan = NOTHING
+            self.directory.keep_plan(plan)
+        self.inbox.publish(plan, registry, commit.tables)
 
     def answer(self, name: str, commit: Commit) -> dict[str, Any]:
         """What is told to who asked: since when, and for a query its first window that will be complete."""

@@ -40,11 +40,15 @@ def moved_partitions(
 def moved_watermark(
     watermark_us: int | None, partitions: Mapping[str, Partition], journal: Journal, stream: Stream
 ) -> int | None:
-    """The lowest of the partitions that are not idle; of results how far they are known. It never goes back."""
+    """The lowest of the partitions that are not idle; of results how far they are known. It never goes back. An edge
+    that has sent nothing yet is at the beginning of time, and holds it.
+    """
     if stream.derived is not None:
         return later(watermark_us, journal.upstream_us)
     active = [each.highest_us for each in partitions.values() if not is_idle(each, journal.clock_us, stream)]
-    return later(watermark_us, min(active) - stream.lateness_us) if active else watermark_us
+    if not active or min(active) == BEGINNING_US:
+        return watermark_us
+    return later(watermark_us, min(active) - stream.lateness_us)
 
 
 def is_idle(partition: Partition, clock_us: int | None, stream: Stream) -> bool:

@@ -132,11 +132,15 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A piece of the rows of a unit: the asked columns in declared types, and the rows that could not be read."""
+    """A piece of the rows of a unit: the asked columns in declared types, and the rows that could not be read.
+
+    Rows that an edge sent tell nothing about the partitions of the source: the watermark of the edge does.
+    """
 
     table: pa.Table
     rejected: pa.Table = field(default_factory=REJECTED.empty_table)
     path: str | None = None
+    is_from_edge: bool = False
 
 
 @dataclass(frozen=True, slots=True)

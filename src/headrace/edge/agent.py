@@ -1,0 +1,243 @@
+"""The agent of an edge: rows of a source through level 1 into frames, frames into the spool, from there up.
+
+A frame covers a span of the source. It is cut now and then, when level 1 is full, and before new orders are followed,
+so that it holds partials of one plan only. Where the span ends is written down with the frame, in one step: whatever
+happens, no row that can be read again is in two frames, or in none.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from headrace.edge.exchange import Exchange
+from headrace.edge.following import Asked, Following
+from headrace.edge.forwarding import Work, needed_columns, work_for
+from headrace.edge.frames import MOST_BYTES, Frame, Header, Position, Rows, to_bytes
+from headrace.edge.judging import Judge
+from headrace.edge.knowledge import Mark, Record, position_after
+from headrace.edge.running import Mode, Pace, Progress
+from headrace.edge.sending import Sender
+from headrace.edge.sources import RowSource, Tell
+from headrace.edge.spool import Spool
+from headrace.model.errors import DataError, HeadraceError, UsageError
+from headrace.model.schema import Catalog, Stream
+from headrace.model.time import format_timestamp
+
+TAKEN_S = 0.1
+"""How long the source is waited for before the agent looks around."""
+DRAINED_S = 0.5
+"""A channel that was stopped and brings nothing for so long has brought all."""
+
+
+def clock_us() -> int:
+    return time.time_ns() // 1_000
+
+
+class Agent:
+    """`connect` gives a connection to the upper side: frames and orders each have one of their own."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        stream: Stream,
+        spool: Spool,
+        source: RowSource,
+        connect: Callable[[], Exchange],
+        *,
+        mode: Mode = Mode.LIVE,
+        pace: Pace = Pace(),  # noqa: B008 - a frozen value
+        tell: Tell = lambda text: None,
+        clock: Callable[[], int] = clock_us,
+    ) -> None:
+        self.catalog = catalog
+        self.stream = stream
+        self.spool = spool
+        self.source = source
+        self.mode = mode
+        self.pace = pace
+        self.tell = tell
+        self.clock = clock
+        self.stopping = threading.Event()
+        known = spool.known
+        self.incarnation = max(clock(), known.incarnation + 1)
+        self.sequence = 0
+        self.judge = Judge(stream, known.partitions, known.watermark_us, clock if mode is Mode.LIVE else None)
+        self.rows = Rows()
+        self.work: Work | None = None
+        self.asked: Asked | None = None
+        self.seen: Asked | None = None
+        self.columns: frozenset[str] = frozenset()
+        self.cut_s = time.monotonic()
+        self.check_source()
+        self.sender = Sender(spool, connect())
+        self.following = Following(connect(), spool.folder / "orders", stream.name, pace.poll_s)
+
+    def check_source(self) -> None:
+        """Whether the state is of such a source; if that can't be read again, what was missed is told."""
+        known = self.spool.known
+        if known.clock_us is None:
+            return
+        if (known.position is not None) != self.source.has_position:
+            problem = f"{self.spool.folder} is the state of an edge with another kind of source"
+            raise UsageError(
+                "state", problem, hint="another source is another edge: give it a name and a state of its own"
+            )
+        if not self.source.has_position:
+            since, now = (format_timestamp(each) for each in (known.clock_us, self.clock()))
+            self.tell(f"the gap: what came between {since} and {now} was not read, and can't be")
+
+    # The loop
+
+    def run(self) -> None:
+        """To the end of the input, or until `stopping` is set. What was read is in the spool when it returns."""
+        try:
+            self.follow_first()
+            while not self.stopping.is_set() and not self.source.is_ended:
+                self.sender.check()
+                self.follow()
+                if not self.has_room():
+                    continue
+                if not self.take(TAKEN_S) and self.mode is not Mode.LIVE and self.source.has_position:
+                    break
+                if self.is_due():
+                    self.cut()
+            self.source.stop()
+            while self.take(DRAINED_S):
+                if self.work is not None and self.work.is_full:
+                    self.cut()
+            self.cut(ended=self.mode is Mode.BOUNDED and not self.stopping.is_set())
+        finally:
+            self.source.stop()
+            self.following.stop()
+            self.sender.stop(self.pace.patience_s)
+            self.spool.settle(self.source.present, at_once=True)
+            self.spool.close()
+        self.sender.check()
+
+    def follow_first(self) -> None:
+        """Who reads only what is there does not wait for orders for long."""
+        if self.mode is Mode.LIVE:
+            return
+        until_s = time.monotonic() + self.pace.patience_s
+        while self.following.newest is None and not self.stopping.is_set():
+            if time.monotonic() >= until_s:
+                detail, hint = self.following.problem, "start what is above first: it says what it asks for"
+                raise UsageError("no-orders", "there are no orders for this edge", detail=detail, hint=hint)
+            self.stopping.wait(TAKEN_S / 2)
+
+    def follow(self) -> None:
+        """New orders, behind a cut. Those that can't be followed are told, and the old ones stay."""
+        newest = self.following.newest
+        if newest is None or newest is self.seen:
+            return
+        self.seen = newest
+        try:
+            work = work_for(newest.orders, self.catalog, newest.tables, self.pace.memory_bytes)
+        except HeadraceError as problem:
+            self.tell(f"new orders can't be followed: {problem.message}")
+            return
+        if self.work is not None:
+            self.cut()
+        self.work, self.asked = work, newest
+        self.columns = needed_columns(newest.orders, self.stream)
+
+    def has_room(self) -> bool:
+        """Whether rows may be read now; if not, some time has passed."""
+        self.spool.settle(self.source.present)
+        if self.work is None:
+            self.stopping.wait(TAKEN_S)
+            if self.is_due():
+                self.cut()
+            return False
+        if self.spool.waiting_bytes < self.pace.spool_bytes:
+            return True
+        if self.mode is not Mode.LIVE and self.sender.has_failed_for(self.pace.patience_s):
+            raise DataError("spool-full", "the spool is full and nothing can be sent", detail=self.sender.problem)
+        self.spool.wait_for_room(TAKEN_S)
+        return False
+
+    def take(self, timeout_s: float) -> bool:
+        """Whether a piece of rows came."""
+        if self.work is None:
+            return False
+        rows = self.source.take(self.columns, timeout_s)
+        if rows is None:
+            return False
+        accepted = self.judge.accepted(rows)
+        if accepted.num_rows:
+            self.work.feed(accepted)
+        return True
+
+    def is_due(self) -> bool:
+        if self.work is not None and self.work.is_full:
+            return True
+        since_s = time.monotonic() - self.cut_s
+        return since_s >= (self.pace.every_s if self.judge.judged.rows.read else self.pace.heartbeat_s)
+
+    # Frames
+
+    def cut(self, *, ended: bool = False) -> None:
+        """All that was read since the last cut, as a frame in the spool."""
+        errors = {} if self.work is None else dict(self.work.errors)
+        tables = () if self.work is None else self.work.cut()
+        judged, mark, known = self.judge.cut(), self.source.mark(), self.spool.known
+        self.sequence += 1
+        header = Header(
+            edge=known.edge,
+            incarnation=self.incarnation,
+            sequence=self.sequence,
+            stream=self.stream.name,
+            plan=None if self.asked is None else self.asked.orders.plan_id,
+            begins=known.position if self.source.has_position else None,
+            position=self.position_after(mark),
+            watermark_us=self.judge.watermark_us,
+            lowest_us=judged.lowest_us,
+            highest_us=judged.highest_us,
+            rows=judged.rows,
+            errors=errors,
+            ended=ended,
+        )
+        record = Record(
+            incarnation=self.incarnation,
+            sequence=self.sequence,
+            clock_us=self.clock(),
+            position=header.position,
+            watermark_us=header.watermark_us,
+            partitions=judged.partitions,
+            files=mark.files,
+            reading=mark.reading,
+        )
+        self.spool.add(header, record, frame_bytes(Frame(header, tables)))
+        self.rows = self.rows.plus(judged.rows)
+        self.cut_s = time.monotonic()
+
+    def position_after(self, mark: Mark) -> Position:
+        known = self.spool.known
+        if not self.source.has_position:
+            return None
+        return known.position if mark == Mark((), known.reading) else position_after(known.position, mark)
+
+    def progress(self) -> Progress:
+        asked = self.asked
+        return Progress(
+            rows=self.rows.plus(self.judge.judged.rows),
+            frames_sent=self.sender.frames,
+            bytes_sent=self.sender.bytes,
+            frames_waiting=len(self.spool.waiting),
+            bytes_waiting=self.spool.waiting_bytes,
+            has_orders=asked is not None,
+            plan=None if asked is None else asked.orders.plan_id,
+            watermark_us=self.judge.held_us,
+            datagrams_dropped=self.source.datagrams_dropped,
+            problem=self.sender.problem or self.following.problem,
+        )
+
+
+def frame_bytes(frame: Frame) -> bytes:
+    data = to_bytes(frame)
+    if len(data) > MOST_BYTES:
+        problem = f"a frame of {frame.header.rows.read:,} rows has {len(data):,} bytes, {MOST_BYTES:,} are allowed"
+        raise DataError("frame-size", problem, hint="write smaller row groups, or let the edge do level 1")
+    return data

@@ -1,0 +1,125 @@
+"""What an edge must not forget: how far its source was read, and how far time has come. Pure values.
+
+A record goes with each frame and says what is new since the one before; all records together are what is known. The
+names of files that were read stay here: a position, which goes into every header, only counts and digests them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+
+from headrace.edge.frames import Position
+from headrace.edge.ledger import BEGINNING
+from headrace.spark.disk import digest
+from headrace.spark.inputs import InputFile
+from headrace.spark.seen import Look
+
+
+class Reading(NamedTuple):
+    """The file in work, as it was when it was begun and as it was cut: so many units are read, and so many pieces of
+    the next.
+    """
+
+    path: str
+    size: int
+    modified_ns: int
+    unit_bytes: int
+    unit: int = 0
+    piece: int = 0
+
+    @property
+    def file(self) -> InputFile:
+        return InputFile(self.path, self.size, self.modified_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a source was read: files read to their end since the mark before, and the one in work."""
+
+    files: tuple[InputFile, ...] = ()
+    reading: Reading | None = None
+
+
+def position_after(position: Position, mark: Mark) -> Position:
+    """Where the source is, in few bytes: no two ways through it end at the same position."""
+    told = json.dumps([position, [asdict(file) for file in mark.files], mark.reading], sort_keys=True)
+    return {"files": position.get("files", 0) + len(mark.files), "digest": digest(told.encode())}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What an edge knew when it cut a frame, as far as it is new. Partitions have their highest event times."""
+
+    incarnation: int
+    sequence: int
+    clock_us: int
+    position: Position
+    watermark_us: int | None
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    files: tuple[InputFile, ...] = ()
+    reading: Reading | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.incarnation, self.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All that the records of an edge said up to one of them."""
+
+    edge: str
+    stream: str
+    incarnation: int = 0
+    sequence: int = 0
+    clock_us: int | None = None
+    position: Position = field(default_factory=lambda: BEGINNING)
+    watermark_us: int | None = None
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    files: Mapping[str, Look] = field(default_factory=dict)
+    reading: Reading | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.incarnation, self.sequence
+
+    def after(self, record: Record) -> Known:
+        return replace(
+            self,
+            incarnation=record.incarnation,
+            sequence=record.sequence,
+            clock_us=record.clock_us,
+            position=record.position,
+            watermark_us=record.watermark_us,
+            partitions={**self.partitions, **record.partitions} if record.partitions else self.partitions,
+            files={**self.files, **looks(record.files)} if record.files else self.files,
+            reading=record.reading,
+        )
+
+    def with_files(self, present: Collection[str]) -> Known:
+        """Without the files that are gone."""
+        return replace(self, files={path: look for path, look in self.files.items() if path in present})
+
+
+def looks(files: Collection[InputFile]) -> dict[str, Look]:
+    return {file.path: Look(file.size, file.modified_ns) for file in files}
+
+
+# From JSON
+
+
+def record_from(document: Mapping[str, Any]) -> Record:
+    files = tuple(InputFile(**each) for each in document["files"])
+    return Record(**{**document, "files": files, "reading": reading_from(document["reading"])})
+
+
+def known_from(document: Mapping[str, Any]) -> Known:
+    files = {path: Look(*look) for path, look in document["files"].items()}
+    return Known(**{**document, "files": files, "reading": reading_from(document["reading"])})
+
+
+def reading_from(values: list[Any] | None) -> Reading | None:
+    return None if values is None else Reading(*values)

@@ -1,0 +1,167 @@
+"""The spool: frames on the disk until the upper side has them, and with each how far its source was read.
+
+<edge>~<incarnation>~<sequence>.spooled    a record of what the edge knew when it cut the frame, then the frame
+known.json                                 what the records of frames said that are gone
+lock                                       held while an agent runs
+
+A frame and the place behind it in the source are one file, so both are there or neither is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+from collections import deque
+from collections.abc import Collection
+from pathlib import Path
+
+from headrace.edge.frames import Header
+from headrace.edge.knowledge import Known, Record, known_from, record_from
+from headrace.model.errors import UsageError
+from headrace.spark.disk import (
+    TEMPORARY,
+    DamagedError,
+    digest,
+    make_folder,
+    read_file,
+    read_record,
+    to_record,
+    translated,
+    write_file,
+)
+
+SUFFIX = ".spooled"
+SETTLED_EVERY = 16
+"""Frames that the upper side has are deleted in groups: what they said of the source is then written once."""
+
+
+class Entry:
+    """A frame in the spool. Its bytes are read when they are sent."""
+
+    def __init__(self, path: Path, record: Record, size: int) -> None:
+        self.path = path
+        self.record = record
+        self.size = size
+
+    def frame(self) -> bytes:
+        return read_file(self.path)[-self.size :]
+
+
+def read_entry(path: Path) -> Entry:
+    with open(path, "rb") as file:
+        head, text = file.readline(), file.readline()
+        size = os.fstat(file.fileno()).st_size - file.tell()
+    if digest(text.removesuffix(b"\n")) != head.decode("ascii", "replace").strip():
+        raise DamagedError(path, "is damaged: its record has another checksum than when it was written")
+    return Entry(path, record_from(json.loads(text)), size)
+
+
+class Spool:
+    """One agent adds, a thread of its own sends. Only who adds writes and deletes files."""
+
+    def __init__(self, folder: Path, edge: str, stream: str) -> None:
+        make_folder(folder)
+        self.folder = folder
+        self.lock = locked(folder / "lock")
+        self.changed = threading.Condition()
+        self.waiting: deque[Entry] = deque()
+        self.sent: list[Entry] = []
+        self.waiting_bytes = 0
+        try:
+            self.settled = self.read_settled(edge, stream)
+            self.known = self.settled
+            self.read_entries()
+        except BaseException:
+            self.close()
+            raise
+
+    def read_settled(self, edge: str, stream: str) -> Known:
+        path = self.folder / "known.json"
+        if not path.exists():
+            write_file(path, to_record(Known(edge, stream)))
+        known = known_from(read_record(path))
+        if (known.edge, known.stream) != (edge, stream):
+            problem = f"{self.folder} is the state of edge {known.edge} for stream {known.stream}"
+            raise UsageError("state", problem, hint=f"give {edge} a state directory of its own")
+        return known
+
+    def read_entries(self) -> None:
+        """What waits is sent again; what an agent was about to write or to delete when it ended goes."""
+        for half in self.folder.glob(f"{TEMPORARY}*"):
+            half.unlink()
+        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+            entry = read_entry(path)
+            if entry.record.key <= self.settled.key:
+                path.unlink()
+            else:
+                self.enqueue(entry)
+
+    def enqueue(self, entry: Entry) -> None:
+        self.known = self.known.after(entry.record)
+        self.waiting.append(entry)
+        self.waiting_bytes += entry.size
+
+    # For who cuts frames
+
+    def add(self, header: Header, record: Record, frame: bytes) -> None:
+        """It is on the disk when this returns."""
+        path = self.folder / f"{header.file_name}{SUFFIX}"
+        write_file(path, to_record(record) + frame)
+        with self.changed:
+            self.enqueue(Entry(path, record, len(frame)))
+            self.changed.notify_all()
+
+    def settle(self, present: Collection[str] | None, *, at_once: bool = False) -> None:
+        """Delete frames that the upper side has. Files of the source that are not present need not be remembered."""
+        with self.changed:
+            done = self.sent if at_once or len(self.sent) >= SETTLED_EVERY else []
+            self.sent = self.sent[len(done) :]
+        if not done:
+            return
+        for entry in done:
+            self.settled = self.settled.after(entry.record)
+        if present is not None:
+            self.settled = self.settled.with_files(present)
+        write_file(self.folder / "known.json", to_record(self.settled))
+        with translated(self.folder):
+            for entry in done:
+                entry.path.unlink()
+
+    def wait_for_room(self, timeout_s: float) -> None:
+        """Until something was sent, or for some time."""
+        with self.changed:
+            self.changed.wait(timeout_s)
+
+    def close(self) -> None:
+        os.close(self.lock)
+
+    # For who sends
+
+    def first(self, timeout_s: float) -> Entry | None:
+        """The frame to send next, if there is one or comes in time."""
+        with self.changed:
+            if not self.waiting:
+                self.changed.wait(timeout_s)
+            return self.waiting[0] if self.waiting else None
+
+    def acknowledge(self) -> None:
+        """The upper side has the first frame."""
+        with self.changed:
+            entry = self.waiting.popleft()
+            self.waiting_bytes -= entry.size
+            self.sent.append(entry)
+            self.changed.notify_all()
+
+
+def locked(path: Path) -> int:
+    """Held until it is closed, or the process ends."""
+    with translated(path):
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise UsageError("state-in-use", f"another agent runs with {path.parent}", hint="stop it first") from None
+    return lock

@@ -1,0 +1,216 @@
+"""Frames of edges as input: which of those that wait a step takes, and what they count.
+
+A frame that is taken is copied into the state first, so a step that is run again finds what it began with. Who sent
+what is in a ledger, in every commit record; a frame that can't be taken yet stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.edge.checking import check_partials, check_rows
+from headrace.edge.exchange import DirectoryExchange
+from headrace.edge.frames import Frame, FrameError, Header, from_bytes
+from headrace.edge.ledger import EdgeState, Ledger, Verdict, decide, taken
+from headrace.edge.orders import Orders
+from headrace.model.schema import Stream
+from headrace.planner.leaves import demand
+from headrace.planner.plan import Plan, route
+from headrace.spark.directory import Directory
+from headrace.spark.disk import read_file, write_file
+from headrace.spark.inputs import Unit
+from headrace.spark.records import Partition, Span, TakenFrame, Totals
+from headrace.spark.registry import Registry
+from headrace.spark.time import BEGINNING_US
+
+FOLDER = "frames"
+"""In the state: frames of the steps that have not been committed."""
+SAMPLE = "sample.arrow"
+SAMPLE_ROWS = 50_000
+KEY = "edge "
+"""Before the name of an edge it makes the key of its partition; those of a column are JSON."""
+
+
+@dataclass(slots=True)
+class NewFrames:
+    """What a step takes of the frames that wait; and why others wait on."""
+
+    frames: list[TakenFrame] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=dict)
+    parked: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    is_more: bool = False
+
+
+class Inbox:
+    """The frames that edges sent to one stream."""
+
+    def __init__(self, directory: Directory, stream: Stream, names: Iterable[str], exchange: DirectoryExchange) -> None:
+        self.directory = directory
+        self.stream = stream
+        self.names = frozenset(names)
+        self.exchange = exchange
+
+    def take(self, ledger: Ledger, most_bytes: int) -> NewFrames:
+        """Frames whose turn it is, as many as a step takes."""
+        found = NewFrames(ledger=ledger)
+        size = 0
+        for path in self.exchange.waiting():
+            if size >= most_bytes:
+                found.is_more = True
+                break
+            data = path.read_bytes()
+            try:
+                size += self.take_one(found, path, data)
+            except FrameError as problem:
+                self.exchange.refuse(path, problem.message)
+                found.refused[path.name] = problem.message
+        return found
+
+    def take_one(self, found: NewFrames, path: Path, data: bytes) -> int:
+        """How many bytes of it are taken."""
+        frame = from_bytes(data)
+        header = frame.header
+        self.check_sender(path, header)
+        verdict, reason = decide(found.ledger, header)
+        if verdict is Verdict.TAKE and header.plan is not None and not self.directory.has_plan(header.plan):
+            verdict, reason = Verdict.WAIT, f"its plan {header.plan} is not known"
+        if verdict is Verdict.DUPLICATE:
+            path.unlink()
+        elif verdict is Verdict.WAIT:
+            found.parked[path.name] = reason
+        else:
+            self.check_content(frame)
+            copy = self.directory.root / FOLDER / path.name
+            if frame.tables:
+                write_file(copy, data)
+                found.units.append(Unit(str(copy), 0, len(data), len(data)))
+            found.ledger = taken(found.ledger, header, len(data))
+            found.frames.append(taken_frame(frame, path.name))
+            return len(data)
+        return 0
+
+    def check_sender(self, path: Path, header: Header) -> None:
+        if header.file_name != path.name:
+            raise FrameError(f"it is {header.file_name} by its header")
+        if header.stream.lower() != self.stream.name.lower():
+            raise FrameError(f"it is of the stream {header.stream}")
+        if header.edge not in self.names:
+            raise FrameError(f"there is no edge '{header.edge}': these are {', '.join(sorted(self.names))}")
+
+    def check_content(self, frame: Frame) -> None:
+        if frame.header.plan is None:
+            check_rows(frame, self.stream)
+        else:
+            check_partials(frame, self.stream.name, self.directory.plan(frame.header.plan))
+
+    def forget(self, frames: Iterable[TakenFrame]) -> None:
+        """What a commit record has counted."""
+        for frame in frames:
+            (self.exchange.root / frame.name).unlink(missing_ok=True)
+            (self.directory.root / FOLDER / frame.name).unlink(missing_ok=True)
+
+    def sample(self, rows: pa.Table) -> pa.Table:
+        """Rows to plan for, kept for the time when edges send none any more."""
+        kept = self.directory.root / SAMPLE
+        if rows.num_rows:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, rows.schema) as writer:
+                writer.write_table(rows.slice(0, SAMPLE_ROWS).combine_chunks())
+            write_file(kept, bytes(sink.getvalue()))
+        elif kept.exists():
+            return pa.ipc.open_file(pa.py_buffer(kept.read_bytes())).read_all()
+        return rows
+
+    def all_ended(self, ledger: Ledger) -> bool:
+        return all(ledger.get(name, EdgeState()).ended for name in self.names)
+
+    def publish(self, plan: Plan | None, registry: Registry, tables: Mapping[str, str]) -> None:
+        """What edges are asked to do from now on. Without queries they count, and send nothing."""
+        for name in tables.values():
+            self.exchange.keep_table(read_file(self.directory.root / "tables" / f"{name}.arrow", name))
+        self.exchange.publish(Orders(self.stream.name, plan, registry.values, tables))
+
+
+def taken_frame(frame: Frame, name: str) -> TakenFrame:
+    """Rows that come as they are are counted by the task that reads them; what the edge left out is counted here."""
+    header = frame.header
+    inside = sum(table.num_rows for table in frame.tables) if header.plan is None else 0
+    rows = header.rows
+    totals = Totals(rows=rows.read - inside, late=rows.late, future=rows.future, dropped=rows.dropped, bad=rows.bad)
+    return TakenFrame(
+        name,
+        header.edge,
+        header.plan,
+        header.lowest_us,
+        header.highest_us,
+        header.watermark_us,
+        header.rows.read,
+        header.ended,
+        totals,
+        dict(header.errors),
+    )
+
+
+# What frames count, when their step is committed
+
+
+def spans_of(frames: Iterable[TakenFrame]) -> Iterator[Span]:
+    """The event times that edges counted under each plan."""
+    for frame in frames:
+        if frame.plan is not None and frame.lowest_us is not None and frame.highest_us is not None:
+            yield Span(frame.plan, frame.lowest_us, frame.highest_us + 1)
+
+
+def highest_of(frames: Iterable[TakenFrame], stream: Stream) -> dict[str, int]:
+    """Of each edge that sent rows the time that its watermark stands for. A relay may not have one yet."""
+    found: dict[str, int] = {}
+    for frame in frames:
+        if frame.read:
+            time_us = BEGINNING_US if frame.watermark_us is None else frame.watermark_us + stream.lateness_us
+            found[KEY + frame.edge] = max(found.get(KEY + frame.edge, BEGINNING_US), time_us)
+    return found
+
+
+def with_edges(
+    partitions: Mapping[str, Partition], names: Iterable[str], ledger: Ledger, clock_us: int | None
+) -> dict[str, Partition]:
+    """Edges that nobody has heard of hold the watermark back, for as long as an idle one does; ended ones do not."""
+    found = dict(partitions)
+    for name in names:
+        state = ledger.get(name)
+        if state is not None and state.ended:
+            found.pop(KEY + name, None)
+        elif KEY + name not in found:
+            found[KEY + name] = Partition(BEGINNING_US, clock_us)
+    return found
+
+
+def frame_at(setting_root: str, unit: Unit) -> Path | None:
+    """The path of a frame, if the unit is one."""
+    path = Path(unit.path)
+    return path if path.parent == Path(setting_root) / FOLDER else None
+
+
+def holding_back(directory: Directory, ledger: Ledger, registry: Registry) -> dict[str, list[str]]:
+    """Of each query the edges that still count under a plan without it."""
+    plans: dict[str, str] = {}
+    for name, state in ledger.items():
+        behind: Mapping[str, Any] = state.members or {name: state}
+        plans |= {edge: known.plan for edge, known in behind.items() if known.plan is not None and not state.ended}
+    found: dict[str, list[str]] = {}
+    for name, query in registry.values.items():
+        lacking = [
+            edge
+            for edge, plan in plans.items()
+            if directory.has_plan(plan) and route(directory.plan(plan), demand(query)) is None
+        ]
+        if lacking:
+            found[name] = sorted(lacking)
+    return found

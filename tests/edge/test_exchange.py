@@ -1,0 +1,115 @@
+"""A directory as the place where frames go up and orders come down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.edge import exchange as exchanges
+from headrace.edge.exchange import DirectoryExchange, FullError, header_of
+from headrace.edge.frames import Frame, Header, to_bytes
+from headrace.edge.orders import Orders, from_text, to_text
+from headrace.model.errors import DataError
+from headrace.planner.encoding import encode
+from headrace.spark.disk import write_aside
+from tests.edge.test_relay import ORDERS, QUERIES
+
+
+def sent(exchange: DirectoryExchange, edge: str, incarnation: int, sequence: int) -> Header:
+    header = Header(edge, incarnation, sequence, "Trades", None)
+    exchange.put(header, to_bytes(Frame(header)))
+    return header
+
+
+def test_frames_wait_in_the_order_in_which_each_edge_sent_them(tmp_path: Path) -> None:
+    exchange = DirectoryExchange(tmp_path)
+    south, third, first, second = (
+        sent(exchange, *key) for key in (("south", 1, 1), ("north", 9, 1), ("north", 7, 1), ("north", 7, 2))
+    )
+    assert [header_of(path) for path in exchange.waiting()] == [first, second, third, south]
+    sent(exchange, "north", 7, 2)
+    assert len(list(exchange.waiting())) == 4, "the same frame once more"
+
+
+def test_a_frame_that_is_being_written_does_not_wait_yet(tmp_path: Path) -> None:
+    exchange = DirectoryExchange(tmp_path)
+    header = sent(exchange, "north", 1, 1)
+    write_aside(tmp_path / header.file_name, b"half a fra")
+    assert [path.name for path in exchange.waiting()] == [header.file_name]
+
+
+def test_a_full_directory_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchanges, "MOST_WAITING", 2)
+    exchange = DirectoryExchange(tmp_path)
+    sent(exchange, "north", 1, 1)
+    sent(exchange, "north", 1, 2)
+    with pytest.raises(FullError, match="nobody has taken"):
+        sent(exchange, "north", 1, 3)
+    next(exchange.waiting()).unlink()
+    sent(exchange, "north", 1, 3)
+
+
+def test_what_is_refused_is_kept_with_the_reason(tmp_path: Path) -> None:
+    exchange = DirectoryExchange(tmp_path)
+    sent(exchange, "north", 1, 1)
+    (path,) = exchange.waiting()
+    data = path.read_bytes()
+    exchange.refuse(path, "no \ud800 text")
+    assert not list(exchange.waiting())
+    assert (tmp_path / "refused" / path.name).read_bytes() == data
+    assert (tmp_path / "refused" / f"{path.name}.reason").read_text() == "no ? text\n"
+
+
+def test_orders_come_down(tmp_path: Path) -> None:
+    exchange = DirectoryExchange(tmp_path)
+    assert exchange.orders() is None
+    exchange.publish(ORDERS)
+    found = exchange.orders()
+    assert found is not None
+    assert found.plan_id == ORDERS.plan_id
+    assert found.queries == QUERIES
+    exchange.publish(Orders("Trades"))
+    assert exchange.orders() == Orders("Trades")
+
+
+def test_tables_come_down_as_they_were_kept(tmp_path: Path) -> None:
+    exchange = DirectoryExchange(tmp_path)
+    table = pa.table({"sym": ["a", "b"]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    name = exchange.keep_table(bytes(sink.getvalue()))
+    assert exchange.table(name).equals(table)
+    (tmp_path / "tables" / f"{name}.arrow").write_bytes(b"other")
+    with pytest.raises(DataError, match="damaged"):
+        exchange.table(name)
+    with pytest.raises(DataError, match="missing"):
+        exchange.table("0" * 32)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        "[" * 100_000,
+        to_text(ORDERS).replace('"version": 1', '"version": 2'),
+        to_text(Orders("Trades")).replace('"plan": null', '"plan": 5'),
+        to_text(Orders("Trades")).replace('"plan": null', '"plan": "{}"'),
+        to_text(Orders("Trades", queries=QUERIES)).replace("Output", "Input"),
+    ],
+)
+def test_orders_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(DataError):
+        from_text(text)
+
+
+def test_a_query_in_place_of_a_plan_is_refused() -> None:
+    (query, *_) = QUERIES.values()
+    with pytest.raises(DataError, match="no orders"):
+        from_text(to_text(Orders("Trades")).replace('"plan": null', f'"plan": {json.dumps(encode(query))}'))

@@ -1,0 +1,137 @@
+"""The spool: what it keeps, what it deletes, and what it says after any number of frames were sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.edge.frames import Frame, Header, to_bytes
+from headrace.edge.knowledge import Known, Mark, Reading, Record, position_after
+from headrace.edge.spool import SETTLED_EVERY, Spool
+from headrace.model.errors import UsageError
+from headrace.spark.disk import DamagedError
+from headrace.spark.inputs import InputFile
+
+
+def add(spool: Spool, number: int) -> bytes:
+    """A frame that says a file more was read."""
+    mark = Mark((InputFile(f"/in/{number}", number + 1, number),), Reading(f"/in/{number + 1}", 7, 8, 100, 1, 2))
+    position = position_after(spool.known.position, mark)
+    header = Header("north", 5, number, "r", None, spool.known.position, position)
+    frame = to_bytes(Frame(header))
+    record = Record(5, number, 100 + number, position, number, {"p": number}, mark.files, mark.reading)
+    spool.add(header, record, frame)
+    return frame
+
+
+def opened(folder: Path) -> Spool:
+    return Spool(folder, "north", "r")
+
+
+def send(spool: Spool, count: int) -> list[bytes]:
+    sent = []
+    for _ in range(count):
+        entry = spool.first(0)
+        assert entry is not None
+        sent.append(entry.frame())
+        spool.acknowledge()
+    return sent
+
+
+@given(st.lists(st.sampled_from(["add", "send", "settle", "open"]), max_size=30))
+def test_what_is_known_and_what_waits_outlive_the_agent(
+    tmp_path_factory: pytest.TempPathFactory, story: list[str]
+) -> None:
+    """Frames that were sent may come again when they were not deleted; those that were not sent surely come."""
+    folder = tmp_path_factory.mktemp("spool")
+    spool = opened(folder)
+    frames: list[bytes] = []
+    sent = 0
+    for step in story:
+        if step == "add":
+            frames.append(add(spool, len(frames) + 1))
+        elif step == "send" and spool.waiting:
+            assert send(spool, 1) == [frames[sent]]
+            sent += 1
+        elif step == "settle":
+            spool.settle(None, at_once=True)
+        else:
+            known = spool.known
+            spool.close()
+            spool = opened(folder)
+            assert spool.known == known
+            sent = len(frames) - len(spool.waiting)
+        assert spool.waiting_bytes == sum(map(len, frames[sent:]))
+    assert send(spool, len(frames) - sent) == frames[sent:]
+    assert spool.known.position.get("files", 0) == len(frames)
+    spool.close()
+
+
+def test_frames_are_deleted_in_groups(tmp_path: Path) -> None:
+    spool = opened(tmp_path)
+    for number in range(1, SETTLED_EVERY + 1):
+        add(spool, number)
+    send(spool, SETTLED_EVERY - 1)
+    spool.settle(None)
+    assert len(list(tmp_path.glob("*.spooled"))) == SETTLED_EVERY
+    send(spool, 1)
+    spool.settle(None)
+    assert not list(tmp_path.glob("*.spooled"))
+    spool.close()
+
+
+def test_files_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    spool = opened(tmp_path)
+    for number in (1, 2, 3):
+        add(spool, number)
+    send(spool, 2)
+    spool.settle({"/in/2"}, at_once=True)
+    spool.close()
+    again = opened(tmp_path)
+    assert again.known.files.keys() == {"/in/2", "/in/3"}
+    assert again.known.position["files"] == 3
+    again.close()
+
+
+def test_positions_tell_ways_apart() -> None:
+    whole = Mark((InputFile("/a", 1, 1),))
+    assert position_after({}, whole) == position_after({}, whole)
+    assert position_after({}, whole) != position_after({}, Mark((InputFile("/b", 1, 1),)))
+    assert position_after({}, whole) != position_after({}, Mark((), Reading("/a", 1, 1, 100)))
+    assert position_after(position_after({}, whole), Mark())["files"] == 1
+
+
+def test_the_state_of_another_edge_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    for edge, stream in (("south", "r"), ("north", "s")):
+        with pytest.raises(UsageError, match="is the state of edge north for stream r"):
+            Spool(tmp_path, edge, stream)
+    opened(tmp_path).close()
+
+
+def test_a_state_has_one_agent(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    with pytest.raises(UsageError, match="another agent runs"):
+        opened(tmp_path)
+    first.close()
+    opened(tmp_path).close()
+
+
+def test_a_damaged_record_is_told(tmp_path: Path) -> None:
+    spool = opened(tmp_path)
+    add(spool, 1)
+    spool.close()
+    (path,) = tmp_path.glob("*.spooled")
+    path.write_bytes(path.read_bytes().replace(b'"clock_us":101', b'"clock_us":102'))
+    with pytest.raises(DamagedError):
+        opened(tmp_path)
+
+
+def test_a_record_says_what_is_new() -> None:
+    known = Known("north", "r", partitions={"a": 1, "b": 2})
+    after = known.after(Record(5, 1, 9, {}, 1, {"b": 3}))
+    assert after.partitions == {"a": 1, "b": 3}
+    assert after.key == (5, 1)

@@ -1,0 +1,308 @@
+"""Frames and orders over HTTP: what arrives is what was sent, and what is not wanted is refused in few words."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.edge import exchange as exchanges
+from headrace.edge.exchange import DirectoryExchange, FullError
+from headrace.edge.frames import Frame, Header, to_bytes
+from headrace.edge.http_exchange import FRAME_TYPE, HttpExchange, UnreachableError
+from headrace.edge.orders import Orders
+from headrace.model.errors import DataError, UsageError
+from headrace.service import receiving
+from headrace.service.receiving import Server, serve
+from tests.edge.test_relay import ORDERS, sent
+
+TOKEN = "secret-of-the-relay"
+FRAME = Frame(Header("north", 1, 1, "Trades", None))
+Started = Callable[..., Server]
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> DirectoryExchange:
+    return DirectoryExchange(tmp_path / "trades")
+
+
+@pytest.fixture
+def started(inbox: DirectoryExchange, tmp_path: Path) -> Iterator[Started]:
+    servers: list[Server] = []
+
+    def start(token: str | None = None, **options: Any) -> Server:
+        streams = {"Trades": inbox, "two words/é": DirectoryExchange(tmp_path / "other")}
+        servers.append(serve(streams, "127.0.0.1:0", token, **options))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def client(server: Server, token: str | None = None, stream: str = "Trades") -> HttpExchange:
+    return HttpExchange(f"http://{server.address}", token, stream)
+
+
+def asked(
+    server: Server, method: str, path: str, body: bytes | None = None, **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    with closing(http.client.HTTPConnection(server.address, timeout=10)) as connection:
+        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        response = connection.getresponse()
+        return response.status, dict(response.headers), response.read()
+
+
+def posted(server: Server, body: bytes, path: str = "/frames/Trades", **headers: str) -> tuple[int, str]:
+    status, _, data = asked(server, "POST", path, body, **{"Content_Type": FRAME_TYPE, **headers})
+    return status, str(json.loads(data).get("error", ""))
+
+
+# Both ends together
+
+
+def test_frames_go_up(started: Started, inbox: DirectoryExchange) -> None:
+    server = started()
+    with closing(client(server)) as exchange:
+        for frame in sent()[0]:
+            exchange.put(frame.header, to_bytes(frame))
+        exchange.put(sent()[0][0].header, to_bytes(sent()[0][0]))
+    assert [path.read_bytes() for path in inbox.waiting()] == [to_bytes(frame) for frame in sent()[0]]
+
+
+def test_orders_come_down(started: Started, inbox: DirectoryExchange) -> None:
+    with closing(client(started())) as exchange:
+        assert exchange.orders() is None
+        inbox.publish(ORDERS)
+        found = exchange.orders()
+        assert found is not None
+        assert found.plan_id == ORDERS.plan_id
+        assert exchange.orders() is found, "it was not sent again"
+        inbox.publish(Orders("Trades"))
+        assert exchange.orders() == Orders("Trades")
+
+
+def test_tables_come_down(started: Started, inbox: DirectoryExchange) -> None:
+    table = pa.table({"sym": ["a", "b"]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    name = inbox.keep_table(bytes(sink.getvalue()))
+    with closing(client(started())) as exchange:
+        assert exchange.table(name).equals(table)
+        with pytest.raises(DataError, match="no such table"):
+            exchange.table("0" * 32)
+
+
+def test_streams_have_any_name(started: Started, tmp_path: Path) -> None:
+    header = Header("north", 1, 1, "two words/é", None)
+    with closing(client(started(), stream="TWO words/é")) as exchange:
+        exchange.put(header, to_bytes(Frame(header)))
+    assert len(list(DirectoryExchange(tmp_path / "other").waiting())) == 1
+    with closing(client(started(), stream="Quotes")) as exchange, pytest.raises(DataError, match="no such stream"):
+        exchange.put(header, to_bytes(Frame(header)))
+
+
+def test_a_token_opens_the_door(started: Started) -> None:
+    server = started(TOKEN)
+    with closing(client(server, TOKEN)) as exchange:
+        exchange.put(FRAME.header, to_bytes(FRAME))
+        assert exchange.orders() is None
+    for token in (None, "another", TOKEN + "x"):
+        with closing(client(server, token)) as exchange:
+            with pytest.raises(UsageError, match="another token"):
+                exchange.put(FRAME.header, to_bytes(FRAME))
+            with pytest.raises(UsageError, match="another token"):
+                exchange.orders()
+
+
+def test_a_full_inbox_says_so(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchanges, "MOST_WAITING", 0)
+    server = started()
+    with closing(client(server)) as exchange, pytest.raises(FullError, match="no room"):
+        exchange.put(FRAME.header, to_bytes(FRAME))
+    status, headers, _ = asked(server, "POST", "/frames/Trades", to_bytes(FRAME), Content_Type=FRAME_TYPE)
+    assert (status, int(headers["Retry-After"])) == (503, receiving.RETRY_S)
+
+
+def test_nobody_there_is_told(started: Started) -> None:
+    server = started()
+    with closing(client(server)) as exchange:
+        exchange.put(FRAME.header, to_bytes(FRAME))
+        server.stop()
+        exchange.close()
+        with pytest.raises(UnreachableError, match="does not answer"):
+            exchange.put(FRAME.header, to_bytes(FRAME))
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_anew(started: Started) -> None:
+    with closing(client(started())) as exchange:
+        exchange.put(FRAME.header, to_bytes(FRAME))
+        kept = exchange.connection.sock
+        kept.shutdown(socket.SHUT_RDWR)
+        exchange.put(FRAME.header, to_bytes(FRAME))
+        assert exchange.connection.sock is not kept
+
+
+# What the server refuses
+
+
+def test_a_frame_is_looked_at_before_it_is_kept(started: Started, inbox: DirectoryExchange) -> None:
+    server, good = started(), to_bytes(FRAME)
+    assert posted(server, good[:-1] + b"x") == (400, "this is not a frame: its checksum does not fit")
+    assert posted(server, b"")[0] == 400
+    other = to_bytes(Frame(Header("north", 1, 1, "two words/é", None)))
+    assert posted(server, other) == (400, "the frame is of another stream")
+    assert posted(server, good, Content_Type="text/plain")[0] == 415, "a page in a browser may send this anywhere"
+    assert not list(inbox.waiting())
+    assert posted(server, good) == (200, "")
+    assert len(list(inbox.waiting())) == 1
+
+
+def test_a_body_has_a_limit(started: Started) -> None:
+    server = started(most_bytes=1_000)
+    assert posted(server, bytes(1_001)) == (413, "a frame has at most 1,000 bytes")
+    assert posted(server, bytes(1_000))[0] == 400
+    assert posted(server, b"", Content_Length=str(10**12))[0] == 413
+
+
+def spoken(server: Server, text: bytes) -> bytes:
+    """What comes back for raw bytes until the server closes the connection."""
+    host, _, port = server.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(text)
+        found = b""
+        while data := connection.recv(1 << 16):
+            found += data
+        return found
+
+
+LENGTHS = (b"-1", b"x", b"9" * 5_000)
+
+
+@pytest.mark.parametrize(
+    "headers", [b"", b"Transfer-Encoding: chunked\r\n", *(b"Content-Length: %s\r\n" % length for length in LENGTHS)]
+)
+def test_a_body_without_a_length_is_refused(started: Started, headers: bytes) -> None:
+    found = spoken(started(), b"POST /frames/Trades HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
+    assert found.startswith(b"HTTP/1.1 411 ")
+
+
+def test_who_asks_first_is_told_before_the_body(started: Started) -> None:
+    head = b"POST /frames/Trades HTTP/1.1\r\nContent-Length: 9\r\nContent-Type: %s\r\nExpect: 100-continue\r\n\r\n"
+    found = spoken(started(TOKEN), head % FRAME_TYPE.encode())
+    assert found.startswith(b"HTTP/1.1 401 ")
+    found = spoken(started(), head % FRAME_TYPE.encode() + b"no frame.GET / HTTP/0.5\r\n\r\n")
+    assert found.startswith(b"HTTP/1.1 100 ")
+    assert b"HTTP/1.1 400 " in found
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/frames/Trades", 404),
+        ("POST", "/orders/Trades", 404),
+        ("GET", "/orders", 404),
+        ("GET", "/orders/Trades/more", 404),
+        ("GET", "/orders/..%2Ftrades", 404),
+        ("GET", "/tables/Trades/..%2F..%2Forders.json", 404),
+        ("GET", "/tables/Trades/../orders.json", 404),
+        ("GET", f"/tables/Trades/{'0' * 32}", 404),
+        ("GET", "/health", 200),
+        ("PUT", "/frames/Trades", 501),
+        ("OPTIONS", "/frames/Trades", 501),
+    ],
+)
+def test_there_is_nothing_but_what_there_is(
+    started: Started, inbox: DirectoryExchange, method: str, path: str, status: int
+) -> None:
+    inbox.publish(ORDERS)
+    found, headers, data = asked(started(), method, path, b"" if method == "POST" else None)
+    assert found == status
+    assert headers["Server"] == "headrace"
+    assert len(data) < 100
+    assert set(json.loads(data)) == {"status" if status == 200 else "error"}
+
+
+def test_health_needs_no_token(started: Started) -> None:
+    server = started(TOKEN)
+    assert asked(server, "GET", "/health")[0] == 200
+    assert asked(server, "GET", "/orders/Trades")[0] == 401
+    assert asked(server, "GET", "/orders/Trades", Authorization=f"Bearer {TOKEN}")[0] == 204
+    assert asked(server, "GET", "/orders/Trades", Authorization=f"Basic {TOKEN}")[0] == 401
+
+
+def test_what_is_no_request_is_answered_shortly(started: Started) -> None:
+    found = spoken(started(), b"<script>\x00 / nonsense\r\n\r\n")
+    assert found == b'{"error": "bad request"}'
+
+
+def test_slow_clients_are_sent_away(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiving, "REQUEST_S", 0.2)
+    server = started()
+    assert spoken(server, b"POST /frames/Trades HTTP/1.1\r\n") == b""
+    head = f"POST /frames/Trades HTTP/1.1\r\nContent-Type: {FRAME_TYPE}\r\nContent-Length: 100\r\n\r\nabc"
+    assert spoken(server, head.encode()) == b""
+
+
+def test_connections_have_a_limit(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiving, "MOST_CONNECTIONS", 1)
+    server = started()
+    with closing(client(server)) as exchange:
+        assert exchange.orders() is None
+        assert spoken(server, b"") == receiving.BUSY
+        with closing(client(server)) as other, pytest.raises((FullError, UnreachableError)):
+            other.put(FRAME.header, to_bytes(FRAME))
+
+
+# What is refused before anything is said
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:0", "[::]:0", ":0", "example.org:0"])
+def test_only_this_machine_comes_without_a_token(inbox: DirectoryExchange, address: str) -> None:
+    with pytest.raises(UsageError, match="without a token") as refused:
+        serve({"Trades": inbox}, address, None)
+    assert refused.value.code == "token"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:x", ""])
+def test_an_address_has_a_host_and_a_port(inbox: DirectoryExchange, address: str) -> None:
+    with pytest.raises(UsageError, match="is no address"):
+        serve({"Trades": inbox}, address, None)
+
+
+def test_an_address_in_use_is_told(started: Started, inbox: DirectoryExchange) -> None:
+    with pytest.raises(UsageError, match="can't listen"):
+        serve({"Trades": inbox}, started().address, None)
+
+
+def test_a_token_does_not_travel_in_the_open() -> None:
+    with pytest.raises(UsageError, match="for everybody to read"):
+        HttpExchange("http://example.org:8760", TOKEN, "Trades")
+    for url, options in (
+        ("http://example.org:8760", {"allow_plain": True}),
+        ("https://example.org", {}),
+        ("http://[::1]:8760", {}),
+    ):
+        HttpExchange(url, TOKEN, "Trades", **options).close()
+
+
+@pytest.mark.parametrize("url", ["example.org", "ftp://example.org", "http://", "http://example.org/?a=1", "http:/x"])
+def test_a_url_is_one_of_a_server(url: str) -> None:
+    with pytest.raises(UsageError, match="no address"):
+        HttpExchange(url, None, "Trades")
+
+
+@pytest.mark.parametrize("token", ["", "two\nlines", " before", "é"])
+def test_a_token_is_a_line(token: str) -> None:
+    with pytest.raises(UsageError, match="printable"):
+        HttpExchange("https://example.org", token, "Trades")

@@ -1,0 +1,222 @@
+"""A root that takes frames: random queries over random edges, whose frames come late, twice and in any order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.edge.exchange import DirectoryExchange
+from headrace.edge.forwarding import Work, work_for
+from headrace.edge.frames import Frame, Header, to_bytes
+from headrace.edge.frames import Rows as Counts
+from headrace.edge.orders import Orders
+from headrace.model.query import Query
+from headrace.model.schema import Catalog
+from headrace.planner.plan import Plan
+from headrace.spark.context import ResultFolder, Setting
+from headrace.spark.directory import prepare
+from headrace.spark.edges import Inbox, holding_back
+from headrace.spark.local import InProcess
+from headrace.spark.records import Commit
+from headrace.spark.registry import ask
+from headrace.spark.stepping import NOTHING, Input, Stepper
+from headrace.sql import format_query, parse_query
+from tests.oracle.tables import STREAM, Row
+from tests.spark.files import CATALOG
+from tests.spark.stories import MAX_EMPTY, Story, Windows, arrow, read_results, run_reference, stories, without_sync
+from tests.spark.test_steps import compare
+
+SETTINGS = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+EDGES = ("east", "north", "west")
+
+
+@dataclass
+class Edge:
+    """What an agent does, step by step: rows in the order of their times, by the orders that it polled last."""
+
+    name: str
+    catalog: Catalog
+    rows: list[Row]
+    incarnation: int = 1
+    sequence: int = 0
+    position: int = 0
+    read: int = 0
+    highest_us: int | None = None
+    work: Work | None = None
+    plan: str | None = None
+    frames: list[Frame] = field(default_factory=list)
+
+    def poll(self, orders: Orders | None) -> None:
+        if orders is not None:
+            if self.work is not None:
+                self.cut()
+            self.work, self.plan = work_for(orders, self.catalog, {}, 1 << 16), orders.plan_id
+
+    def take(self, count: int) -> None:
+        rows = self.rows[self.read : self.read + count]
+        if self.work is not None and rows:
+            self.work.feed(arrow(rows))
+            self.read += len(rows)
+
+    def cut(self, *, ended: bool = False) -> None:
+        rows = self.rows[self.position : self.read]
+        times_us = [row["t"] for row in rows]
+        self.highest_us = max([*times_us, *([] if self.highest_us is None else [self.highest_us])], default=None)
+        errors = dict(self.work.errors) if self.work else {}
+        tables = self.work.cut() if self.work else ()
+        self.sequence += 1
+        header = Header(
+            self.name,
+            self.incarnation,
+            self.sequence,
+            self.catalog.streams[0].name,
+            self.plan,
+            begins={"rows": self.position} if self.position else {},
+            position={"rows": self.read} if self.read else {},
+            watermark_us=self.highest_us,
+            lowest_us=min(times_us, default=None),
+            highest_us=max(times_us, default=None),
+            rows=Counts(read=len(rows)),
+            errors=errors,
+            ended=ended,
+        )
+        self.position = self.read
+        self.frames.append(Frame(header, tables))
+
+    def restart(self) -> None:
+        """What it read since its last frame is read again."""
+        self.incarnation, self.sequence, self.read = self.incarnation + 1, 0, self.position
+        self.work, self.plan = None, None
+
+
+@dataclass
+class Root:
+    """Steps of a stream whose rows are all at edges."""
+
+    path: Path
+    catalog: Catalog
+    names: Iterable[str] = EDGES
+    reducers: int = 2
+
+    def __post_init__(self) -> None:
+        self.exchange = DirectoryExchange(self.path / "exchange")
+        self.stepper = self.started()
+
+    def started(self) -> Stepper:
+        stream = self.catalog.streams[0]
+        self.directory = prepare(self.path / "state", STREAM, self.reducers)
+        folders = (ResultFolder(str(self.path / "results"), "parquet"),)
+        setting = Setting(
+            uuid4().hex,
+            str(self.path / "state"),
+            self.reducers,
+            self.catalog,
+            stream.name,
+            None,
+            folders,
+            max_empty=MAX_EMPTY,
+            edges=tuple(self.names),
+        )
+        inbox = Inbox(self.directory, stream, self.names, self.exchange)
+        return Stepper(setting, InProcess(2), inbox=inbox)
+
+    def restart(self) -> None:
+        self.stepper.close()
+        self.stepper = self.started()
+
+    def deliver(self, frames: Iterable[Frame]) -> None:
+        for frame in frames:
+            self.exchange.put(frame.header, to_bytes(frame))
+
+    def step(self, *, ended: bool = False) -> Commit | None:
+        return self.stepper.step(Input(ended=ended))
+
+    def windows(self, name: str, query: Query) -> Windows:
+        return read_results(self.path / "results" / name, query)
+
+
+def shares(rows: list[Row], count: int, chance: random.Random) -> list[list[Row]]:
+    """Each row at one of the edges, in the order of its time there."""
+    found: list[list[Row]] = [[] for _ in range(count)]
+    for row in sorted((row for row in rows if row["t"] is not None), key=lambda row: row["t"]):
+        found[chance.randrange(count)].append(row)
+    return found
+
+
+@SETTINGS
+@given(stories(with_clock=False), st.integers(0, 2**32), st.booleans())
+def test_edges_and_root_say_what_the_reference_says_of_all_rows(story: Story, seed: int, restarts: bool) -> None:
+    chance = random.Random(seed)
+    story = replace(story, table=[row for row in story.table if row["t"] is not None], cuts=[], clocks=[None])
+    stays = {name: replace(stay, joins=chance.randrange(3) if stay.joins else 0) for name, stay in story.stays.items()}
+    with TemporaryDirectory() as temporary, without_sync():
+        root = Root(Path(temporary), story.catalog)
+        own = zip(EDGES, shares(story.table, len(EDGES), chance), strict=True)
+        edges = [Edge(name, story.catalog, rows) for name, rows in own]
+        waiting: list[Frame] = []
+        for batch in range(4):
+            for name, stay in stays.items():
+                if stay.joins == batch:
+                    ask(root.directory, "add", name, format_query(stay.query))
+                if stay.leaves == batch and stay.joins < batch:
+                    ask(root.directory, "drop", name)
+            root.step()
+            for edge in edges:
+                if restarts and chance.random() < 0.3:
+                    edge.restart()
+                if edge.work is None or chance.random() < 0.6:
+                    edge.poll(root.exchange.orders())
+                edge.take(chance.randrange(1, 6))
+                edge.cut()
+                waiting, edge.frames = waiting + edge.frames, []
+            chance.shuffle(waiting)
+            sent, waiting = waiting[: len(waiting) // 2], waiting[len(waiting) // 2 :]
+            root.deliver(sent)
+            waiting += [frame for frame in sent if chance.random() < 0.3]
+            if restarts and chance.random() < 0.3:
+                root.restart()
+            root.step()
+        for edge in edges:
+            edge.poll(root.exchange.orders())
+            edge.take(len(edge.rows))
+            edge.cut(ended=True)
+            waiting += edge.frames
+        chance.shuffle(waiting)
+        root.deliver(waiting)
+        while (commit := root.step(ended=True)) is not None and not commit.ended:
+            pass
+        assert commit is not None
+        assert commit.totals.rows == len(story.table)
+        assert not list(root.exchange.waiting()), root.stepper.waiting
+        theirs, _ = run_reference(replace(story, stays=stays), from_the_start=True)
+        for name, stay in stays.items():
+            ours = root.windows(name, stay.query)
+            compare(stay.query, ours, theirs[name])
+            if stay.joins == 0 and (stay.leaves is None or stay.leaves > 3):
+                assert ours.keys() == theirs[name].keys()
+        root.stepper.close()
+
+
+# One thing at a time
+
+COUNTS = "SELECT count(*) AS n FROM r [RANGE '4 s']"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    found = Root(tmp_path, CATALOG, ("east", "west"))
+    ask(found.directory, "add", "counts", COUNTS)
+    found.step()
+    return found
+
+
+def rows_at(*seconds: int) -> list[Row]:
+    return [{"t": second * 1_000_000, "k": "a", "v": second} for second in seconds]
