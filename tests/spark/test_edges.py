@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,10 +18,11 @@ from headrace.edge.exchange import DirectoryExchange
 from headrace.edge.forwarding import Work, work_for
 from headrace.edge.frames import Frame, Header, to_bytes
 from headrace.edge.frames import Rows as Counts
+from headrace.edge.ledger import from_json
 from headrace.edge.orders import Orders
+from headrace.model.arrow import arrow_type
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
-from headrace.planner.plan import Plan
 from headrace.spark.context import ResultFolder, Setting
 from headrace.spark.directory import prepare
 from headrace.spark.edges import Inbox, holding_back
@@ -31,7 +33,7 @@ from headrace.spark.stepping import NOTHING, Input, Stepper
 from headrace.sql import format_query, parse_query
 from tests.oracle.tables import STREAM, Row
 from tests.spark.files import CATALOG
-from tests.spark.stories import MAX_EMPTY, Story, Windows, arrow, read_results, run_reference, stories, without_sync
+from tests.spark.stories import MAX_EMPTY, Story, Windows, read_results, run_reference, stories, without_sync
 from tests.spark.test_steps import compare
 
 SETTINGS = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -63,7 +65,8 @@ class Edge:
     def take(self, count: int) -> None:
         rows = self.rows[self.read : self.read + count]
         if self.work is not None and rows:
-            self.work.feed(arrow(rows))
+            columns = [(column.name, arrow_type(column.type)) for column in self.catalog.streams[0].columns]
+            self.work.feed(pa.Table.from_pylist(rows, schema=pa.schema(columns)))
             self.read += len(rows)
 
     def cut(self, *, ended: bool = False) -> None:
@@ -81,7 +84,7 @@ class Edge:
             self.plan,
             begins={"rows": self.position} if self.position else {},
             position={"rows": self.read} if self.read else {},
-            watermark_us=self.highest_us,
+            watermark_us=None if self.highest_us is None else self.highest_us - self.catalog.streams[0].lateness_us,
             lowest_us=min(times_us, default=None),
             highest_us=max(times_us, default=None),
             rows=Counts(read=len(rows)),
@@ -219,4 +222,138 @@ def root(tmp_path: Path) -> Root:
 
 
 def rows_at(*seconds: int) -> list[Row]:
-    return [{"t": second * 1_000_000, "k": "a", "v": second} for second in seconds]
+    return [{"t": second * 1_000_000, "k": "a", "v": second, "x": 0.5} for second in seconds]
+
+
+def edge_of(root: Root, name: str, rows: list[Row]) -> Edge:
+    found = Edge(name, CATALOG, rows)
+    found.poll(root.exchange.orders())
+    return found
+
+
+def sent(root: Root, edge: Edge, count: int = 100) -> Frame:
+    edge.take(count)
+    edge.cut()
+    return edge.frames[-1]
+
+
+def test_windows_wait_for_the_slowest_edge(root: Root) -> None:
+    east, west = edge_of(root, "east", rows_at(1, 9)), edge_of(root, "west", rows_at(2, 6))
+    root.deliver([sent(root, east)])
+    commit = root.step()
+    assert commit is not None
+    assert commit.watermark_us is None
+    root.deliver([sent(root, west)])
+    commit = root.step()
+    assert commit is not None
+    assert commit.watermark_us == 4_000_000
+    root.step()
+    assert root.windows("counts", parse_query(COUNTS, CATALOG)) == {(0, 4_000_000): [(0, 4_000_000, 2)]}
+
+
+def test_an_edge_that_is_silent_holds_nobody_for_long(root: Root) -> None:
+    idle_us = CATALOG.streams[0].idle_us
+    east = edge_of(root, "east", rows_at(1, 9))
+    root.deliver([sent(root, east, 1)])
+    for clock_us, watermark_us in ((0, None), (idle_us, None)):
+        commit = root.stepper.step(Input(clock_us))
+        assert (commit or root.stepper.commit).watermark_us == watermark_us  # type: ignore[union-attr]
+    root.deliver([sent(root, east)])
+    commit = root.stepper.step(Input(idle_us + 1))
+    assert commit is not None
+    assert commit.watermark_us == 7_000_000
+
+
+def test_a_frame_of_an_unknown_plan_is_parked(root: Root) -> None:
+    east = edge_of(root, "east", rows_at(1))
+    frame = sent(root, east)
+    root.deliver([replace(frame, header=replace(frame.header, plan="ab12"), tables=())])
+    root.step()
+    assert root.stepper.waiting.parked == {frame.header.file_name: "its plan ab12 is not known"}
+    assert [path.name for path in root.exchange.waiting()] == [frame.header.file_name]
+    root.deliver([frame])
+    commit = root.step()
+    assert commit is not None
+    assert commit.totals.rows == 1
+    assert not root.stepper.waiting.parked
+
+
+def test_what_is_no_frame_is_refused_and_told(root: Root, caplog: pytest.LogCaptureFixture) -> None:
+    east = edge_of(root, "east", rows_at(1))
+    frame = sent(root, east)
+    stranger = replace(frame, header=replace(frame.header, edge="south"))
+    root.deliver([stranger])
+    (root.exchange.root / "east~1~1.frame").write_bytes(b"HRfr and no more")
+    root.step()
+    refused = {path.name for path in (root.exchange.root / "refused").glob("*.frame")}
+    assert refused == {stranger.header.file_name, "east~1~1.frame"}
+    assert "there is no edge 'south'" in caplog.text
+    assert root.stepper.commit is not None
+    assert root.stepper.commit.totals.rows == 0
+
+
+def test_a_root_that_died_behind_its_commit_takes_no_frame_twice(root: Root) -> None:
+    east = edge_of(root, "east", rows_at(1, 2))
+    frame = sent(root, east)
+    root.deliver([frame])
+    root.step()
+    root.deliver([frame])
+    root.restart()
+    root.step()
+    assert root.stepper.commit is not None
+    assert root.stepper.commit.totals.rows == 2
+    assert not list(root.exchange.waiting())
+
+
+def test_edges_that_lack_a_query_hold_it_back_and_their_plans_are_kept(root: Root) -> None:
+    """A frame that was cut under an old plan may come at any time."""
+    edges = [edge_of(root, name, rows_at(*range(20))) for name in ("east", "west")]
+    root.deliver([sent(root, edge, 2) for edge in edges])
+    root.step()
+    first = root.stepper.commit
+    assert first is not None
+    for edge in edges:
+        edge.poll(root.exchange.orders())
+        root.deliver(edge_frames(root, edge))
+    root.step()
+    ask(root.directory, "add", "groups", "SELECT k, max(v) AS v FROM r [RANGE '2 s'] GROUP BY k")
+    root.step()
+    commit = root.stepper.commit
+    assert commit is not None
+    registry = root.stepper.registry
+    assert holding_back(root.directory, from_json(commit.edges), registry) == {"groups": ["east", "west"]}
+    edges[0].poll(root.exchange.orders())
+    root.deliver(edge_frames(root, edges[0]))
+    root.step()
+    commit = root.stepper.commit
+    assert commit is not None
+    assert holding_back(root.directory, from_json(commit.edges), registry) == {"groups": ["west"]}
+    assert {first.plan, commit.plan} <= set(commit.plans)
+    edges[1].poll(root.exchange.orders())
+    root.deliver(edge_frames(root, edges[1]))
+    root.step()
+    commit = root.stepper.commit
+    assert commit is not None
+    assert holding_back(root.directory, from_json(commit.edges), registry) == {}
+    assert commit.plans == (commit.plan,)
+
+
+def edge_frames(root: Root, edge: Edge) -> list[Frame]:
+    """What its poll cut, and one more frame."""
+    before = len(edge.frames) - 1
+    sent(root, edge, 2)
+    return edge.frames[before:]
+
+
+def test_without_queries_edges_send_nothing_but_counts(root: Root) -> None:
+    ask(root.directory, "drop", "counts")
+    root.step()
+    orders = root.exchange.orders()
+    assert orders is not None
+    assert orders.plan == NOTHING
+    frame = sent(root, edge_of(root, "east", rows_at(1, 2)))
+    assert frame.tables == ()
+    root.deliver([frame])
+    commit = root.step()
+    assert commit is not None
+    assert commit.totals.rows == 2

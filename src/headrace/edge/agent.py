@@ -27,6 +27,8 @@ from headrace.model.time import format_timestamp
 
 TAKEN_S = 0.1
 """How long the source is waited for before the agent looks around."""
+FIRST_ROWS = 10_000
+"""Rows that go up as they are when there is no plan: then a plan is waited for, as long as the agent has patience."""
 DRAINED_S = 0.5
 """A channel that was stopped and brings nothing for so long has brought all."""
 
@@ -70,6 +72,8 @@ class Agent:
         self.seen: Asked | None = None
         self.columns: frozenset[str] = frozenset()
         self.cut_s = time.monotonic()
+        self.unplanned_rows = 0
+        self.unplanned_s: float | None = None
         self.check_source()
         self.sender = Sender(spool, connect())
         self.following = Following(connect(), spool.folder / "orders", stream.name, pace.poll_s)
@@ -151,12 +155,24 @@ class Agent:
             if self.is_due():
                 self.cut()
             return False
+        if self.awaits_plan():
+            self.stopping.wait(TAKEN_S)
+            return False
         if self.spool.waiting_bytes < self.pace.spool_bytes:
             return True
         if self.mode is not Mode.LIVE and self.sender.has_failed_for(self.pace.patience_s):
             raise DataError("spool-full", "the spool is full and nothing can be sent", detail=self.sender.problem)
         self.spool.wait_for_room(TAKEN_S)
         return False
+
+    def awaits_plan(self) -> bool:
+        """Whether rows enough have gone up as they are to make a plan from, and there was no time yet to make it."""
+        if self.asked is None or self.asked.orders.plan is not None or self.unplanned_rows < FIRST_ROWS:
+            return False
+        if self.unplanned_s is None:
+            self.cut()
+            self.unplanned_s = time.monotonic()
+        return time.monotonic() < self.unplanned_s + self.pace.patience_s
 
     def take(self, timeout_s: float) -> bool:
         """Whether a piece of rows came."""
@@ -168,6 +184,7 @@ class Agent:
         accepted = self.judge.accepted(rows)
         if accepted.num_rows:
             self.work.feed(accepted)
+            self.unplanned_rows += accepted.num_rows
         return True
 
     def is_due(self) -> bool:

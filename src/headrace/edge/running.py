@@ -26,7 +26,7 @@ class Pace:
     spool_bytes: int = 256 << 20
     memory_bytes: int = 4 << 20
     patience_s: float = 10.0
-    """How long frames that can't be sent keep an agent from stopping."""
+    """How long frames that can't be sent keep an agent from stopping, and the lack of a plan from reading on."""
 
 
 @dataclass(frozen=True, slots=True)

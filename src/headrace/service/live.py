@@ -39,6 +39,10 @@ def facts(progress: Progress) -> list[list[str]]:
     input_side = [f"{totals.rows:,} rows", f"{progress.rows_per_s:,.0f} rows/s", position]
     if progress.lag_us is not None:
         input_side.append(f"lag {short_duration(progress.lag_us)}")
+    if progress.edges:
+        input_side.append(counted(len(progress.edges), "edge", "edges"))
+    if progress.parked:
+        input_side.append(f"parked {counted(len(progress.parked), 'frame', 'frames')}")
     return [
         begun,
         input_side,

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headrace.edge.ledger import from_json
 from headrace.model.chaining import place_of
 from headrace.model.errors import HeadraceError, UsageError, nearest, printable
 from headrace.model.query import Query
@@ -27,6 +28,7 @@ from headrace.service.requesting import answer_within, state_of_stream, told
 from headrace.service.scripts import STANDARD_INPUT, read_text
 from headrace.spark.chaining import beginning_of
 from headrace.spark.directory import Directory, open_directory, prepare
+from headrace.spark.edges import holding_back
 from headrace.spark.records import Commit, QueryState
 from headrace.spark.registry import ask, check_name, read_registry, requests
 from headrace.spark.time import ENDED_US, later
@@ -226,7 +228,8 @@ def directories(job: Job, catalog: Catalog) -> Iterator[tuple[str, Directory]]:
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A query and how far it is. `cost_share`: its part of the plan's estimated cost, if rows were planned for since it
-    came. `waiting_until`: when its first window ends, if it had none yet.
+    came. `waiting_until`: when its first window ends, if it had none yet. `held_back_by`:
+    edges that do not count it yet.
     """
 
     stream: str
@@ -237,6 +240,7 @@ class Listed:
     errors: int
     cost_share: float | None
     waiting_until: str | None
+    held_back_by: list[str]
     problem: str | None
     sql: str
 
@@ -248,13 +252,14 @@ def listing(stream: str, directory: Directory) -> Iterator[Listed]:
         return
     plan = directory.plan(commit.plan) if commit.plan else None
     shares = fair_shares(plan) if plan else {}
+    held_back = holding_back(directory, from_json(commit.edges), registry)
     for name, registered in registry.queries.items():
         share = shares[name] / plan.cost_ns if plan and name in shares and plan.cost_ns else None
         state = commit.queries.get(name, QueryState(registered.generation))
         until_us = None if state.windows else first_end_us(registered.query.window, state, commit)
         until = None if until_us is None else format_timestamp(until_us)
         counts = registered.generation, state.windows, state.rows, state.errors
-        yield Listed(stream, name, *counts, share, until, state.problem, registered.sql)
+        yield Listed(stream, name, *counts, share, until, held_back.get(name, []), state.problem, registered.sql)
 
 
 def first_end_us(window: AnyWindow, state: QueryState, commit: Commit) -> int | None:
@@ -281,6 +286,9 @@ def table_of(found: list[Listed]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     if is_waiting:
         table.add_column("waiting until", no_wrap=True)
+    is_held_back = any(each.held_back_by for each in found)
+    if is_held_back:
+        table.add_column("held back by")
     table.add_column("SQL", no_wrap=True, overflow="ellipsis")
     for each in found:
         table.add_row(
@@ -289,6 +297,7 @@ def table_of(found: list[Listed]) -> Table:
             *(f"{count:,}" for count in (each.generation, each.windows, each.rows, each.errors)),
             "" if each.cost_share is None else f"{each.cost_share:.1%}",
             *([each.waiting_until or ""] if is_waiting else []),
+            *([Text(", ".join(each.held_back_by))] if is_held_back else []),
             Text(shortened(each.sql)),
         )
     return table

@@ -15,7 +15,7 @@ from headrace.model.arrow import for_people, one_array
 from headrace.model.query import Query
 from headrace.spark.context import Step
 from headrace.spark.disk import read_file
-from headrace.spark.edges import highest_of, spans_of, with_edges
+from headrace.spark.edges import highest_of, plans_to_keep, spans_of, with_edges
 from headrace.spark.mapping import Counted, added
 from headrace.spark.records import Commit, Journal, Manifest, QueryState, ResultFile, SliceFile, Span, Totals
 from headrace.spark.reducing import ORDER, Reduced, is_merged, state_of
@@ -86,6 +86,7 @@ class Outcome:
             windows=self.windows(),
             totals=before.totals.plus(totals) if before else totals,
             edges=journal.edges,
+            plans=self.plans(),
             inputs=inputs,
         )
 
@@ -98,6 +99,14 @@ class Outcome:
         for span in new:
             spans = with_span(spans, span, None)
         return with_span(spans, None, needed_us)
+
+    def plans(self) -> tuple[str, ...]:
+        """Those that edges may still send frames under."""
+        edges, before = self.step.setting.edges, self.step.before
+        if not edges:
+            return ()
+        journal = self.step.journal
+        return plans_to_keep(before.plans if before else (), journal.plan, from_json(journal.edges), edges)
 
     def lowest_us(self) -> int | None:
         before = self.step.before

@@ -6,18 +6,19 @@ what is in a ledger, in every commit record; a frame that can't be taken yet sta
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from headrace.edge.checking import check_partials, check_rows
 from headrace.edge.exchange import DirectoryExchange
-from headrace.edge.frames import Frame, FrameError, Header, from_bytes
-from headrace.edge.ledger import EdgeState, Ledger, Verdict, decide, taken
+from headrace.edge.frames import Frame, FrameError, Header, Member, from_bytes
+from headrace.edge.ledger import Decision, EdgeState, Ledger, Verdict, decide, taken
 from headrace.edge.orders import Orders
+from headrace.model.errors import printable
 from headrace.model.schema import Stream
 from headrace.planner.leaves import demand
 from headrace.planner.plan import Plan, route
@@ -28,10 +29,12 @@ from headrace.spark.records import Partition, Span, TakenFrame, Totals
 from headrace.spark.registry import Registry
 from headrace.spark.time import BEGINNING_US
 
+LOG = logging.getLogger(__name__)
 FOLDER = "frames"
 """In the state: frames of the steps that have not been committed."""
 SAMPLE = "sample.arrow"
 SAMPLE_ROWS = 50_000
+MOST_PLANS = 1_000
 KEY = "edge "
 """Before the name of an edge it makes the key of its partition; those of a column are JSON."""
 
@@ -44,7 +47,6 @@ class NewFrames:
     units: list[Unit] = field(default_factory=list)
     ledger: Ledger = field(default_factory=dict)
     parked: dict[str, str] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
     is_more: bool = False
 
 
@@ -56,6 +58,7 @@ class Inbox:
         self.stream = stream
         self.names = frozenset(names)
         self.exchange = exchange
+        self.parked: dict[str, tuple[int, Header]] = {}
 
     def take(self, ledger: Ledger, most_bytes: int) -> NewFrames:
         """Frames whose turn it is, as many as a step takes."""
@@ -65,26 +68,32 @@ class Inbox:
             if size >= most_bytes:
                 found.is_more = True
                 break
-            data = path.read_bytes()
             try:
-                size += self.take_one(found, path, data)
+                size += self.take_one(found, path)
             except FrameError as problem:
                 self.exchange.refuse(path, problem.message)
-                found.refused[path.name] = problem.message
+                LOG.warning("refused: %s: %s", printable(path.name), printable(problem.message))
+        self.parked = {name: self.parked[name] for name in found.parked}
         return found
 
-    def take_one(self, found: NewFrames, path: Path, data: bytes) -> int:
-        """How many bytes of it are taken."""
+    def take_one(self, found: NewFrames, path: Path) -> int:
+        """How many bytes of it are taken. Of one that waits on, its header is kept in mind."""
+        modified_ns, known = self.parked.get(path.name, (0, None))
+        if known is not None and path.stat().st_mtime_ns == modified_ns:
+            verdict, reason = self.verdict(found.ledger, known)
+            if verdict is Verdict.WAIT:
+                found.parked[path.name] = reason
+                return 0
+        modified_ns, data = path.stat().st_mtime_ns, path.read_bytes()
         frame = from_bytes(data)
         header = frame.header
         self.check_sender(path, header)
-        verdict, reason = decide(found.ledger, header)
-        if verdict is Verdict.TAKE and header.plan is not None and not self.directory.has_plan(header.plan):
-            verdict, reason = Verdict.WAIT, f"its plan {header.plan} is not known"
+        verdict, reason = self.verdict(found.ledger, header)
         if verdict is Verdict.DUPLICATE:
             path.unlink()
         elif verdict is Verdict.WAIT:
             found.parked[path.name] = reason
+            self.parked[path.name] = modified_ns, header
         else:
             self.check_content(frame)
             copy = self.directory.root / FOLDER / path.name
@@ -95,6 +104,12 @@ class Inbox:
             found.frames.append(taken_frame(frame, path.name))
             return len(data)
         return 0
+
+    def verdict(self, ledger: Ledger, header: Header) -> Decision:
+        found = decide(ledger, header)
+        if found.verdict is Verdict.TAKE and header.plan is not None and not self.directory.has_plan(header.plan):
+            return Decision(Verdict.WAIT, f"its plan {header.plan} is not known")
+        return found
 
     def check_sender(self, path: Path, header: Header) -> None:
         if header.file_name != path.name:
@@ -198,19 +213,31 @@ def frame_at(setting_root: str, unit: Unit) -> Path | None:
     return path if path.parent == Path(setting_root) / FOLDER else None
 
 
+def plans_in_use(ledger: Ledger) -> dict[str, str | None]:
+    """Of each edge that has not ended, also behind relays, the plan that it sent last under."""
+    found: dict[str, str | None] = {}
+    for name, state in ledger.items():
+        behind: Mapping[str, EdgeState | Member] = state.members or {name: state}
+        found |= {} if state.ended else {edge: known.plan for edge, known in behind.items()}
+    return found
+
+
+def plans_to_keep(known: Iterable[str], newest: str | None, ledger: Ledger, names: Iterable[str]) -> tuple[str, ...]:
+    """The plans that frames may still come under, oldest first: an edge never goes back to one before its last."""
+    found = list(dict.fromkeys([*known, *([] if newest is None else [newest])]))
+    in_use = set(plans_in_use(ledger).values())
+    if None in in_use or any(name not in ledger for name in names):
+        return tuple(found[-MOST_PLANS:])
+    oldest = min((found.index(plan) for plan in in_use if plan in found), default=0)
+    return tuple(found[oldest:][-MOST_PLANS:])
+
+
 def holding_back(directory: Directory, ledger: Ledger, registry: Registry) -> dict[str, list[str]]:
     """Of each query the edges that still count under a plan without it."""
-    plans: dict[str, str] = {}
-    for name, state in ledger.items():
-        behind: Mapping[str, Any] = state.members or {name: state}
-        plans |= {edge: known.plan for edge, known in behind.items() if known.plan is not None and not state.ended}
+    plans = {edge: plan for edge, plan in plans_in_use(ledger).items() if plan is not None and directory.has_plan(plan)}
     found: dict[str, list[str]] = {}
     for name, query in registry.values.items():
-        lacking = [
-            edge
-            for edge, plan in plans.items()
-            if directory.has_plan(plan) and route(directory.plan(plan), demand(query)) is None
-        ]
+        lacking = [edge for edge, plan in plans.items() if route(directory.plan(plan), demand(query)) is None]
         if lacking:
             found[name] = sorted(lacking)
     return found

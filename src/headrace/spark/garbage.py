@@ -33,7 +33,8 @@ def collect_garbage(directory: Directory, commit: Commit, tables: Mapping[str, s
     if commit.step % KEPT_RECORDS == 0:
         versions = [directory.commit(step).registry for step in directory.steps()]
         delete(root / "registry", lambda name: step_of(name) < min(versions))
-        plans = {f"plans/{span.plan}.json" for span in commit.spans} | {f"plans/{commit.plan}.json"}
+        named = {commit.plan, *(span.plan for span in commit.spans), *commit.plans}
+        plans = {f"plans/{name}.json" for name in named}
         delete(root / "plans", lambda name: not name.startswith("."), plans)
         used = {f"tables/{version}.arrow" for version in (*commit.tables.values(), *tables.values())}
         delete(root / "tables", lambda name: not name.startswith("."), used)

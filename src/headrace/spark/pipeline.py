@@ -53,7 +53,8 @@ class Pipeline:
     def told(self, commit: Commit, rows: int, step_s: float) -> None:
         rows_per_s = self.progress.rows_per_s if self.progress else 0.0
         plan = self.stepper.planner.plan
-        self.progress = progress_of(self.stream.name, commit, plan, rows, step_s, rows_per_s)
+        parked = self.stepper.waiting.parked
+        self.progress = progress_of(self.stream.name, commit, plan, rows, step_s, rows_per_s, parked)
         if self.stepper.setting.results:
             hand_over(self.stepper.setting.results[0], commit, self.sinks)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headrace.edge.ledger import Ledger, from_json
 from headrace.planner.plan import Plan
 from headrace.spark.committing import windows_of
 from headrace.spark.records import Commit, QueryState, Totals
@@ -32,10 +33,19 @@ class Progress:
     store_files: int
     store_bytes: int
     ended: bool
+    edges: Ledger = field(default_factory=dict)
+    parked: Mapping[str, str] = field(default_factory=dict)
+    """Frames that wait for their turn, and why."""
 
 
 def progress_of(
-    stream: str, commit: Commit, plan: Plan | None, rows: int, step_s: float, rows_per_s: float
+    stream: str,
+    commit: Commit,
+    plan: Plan | None,
+    rows: int,
+    step_s: float,
+    rows_per_s: float,
+    parked: Mapping[str, str] | None = None,
 ) -> Progress:
     watermark_us = commit.watermark_us
     is_open = watermark_us is not None and watermark_us < ENDED_US
@@ -54,4 +64,6 @@ def progress_of(
         store_files=len(commit.slices),
         store_bytes=sum(file.file.bytes for file in commit.slices),
         ended=commit.ended,
+        edges=from_json(commit.edges),
+        parked=parked or {},
     )

@@ -194,6 +194,8 @@ class Commit:
     """Answered since the beginning, also of queries that have left; None in records that did not have it."""
     edges: Mapping[str, Any] = field(default_factory=dict)
     """The ledger of the frames that edges sent."""
+    plans: tuple[str, ...] = ()
+    """Those that frames of edges may still come under, oldest first."""
     inputs: int = 0
     """The step up to which the list of files read is in a file of its own."""
 
@@ -221,7 +223,7 @@ def journal_from(document: Mapping[str, Any]) -> Journal:
 
 
 def commit_from(document: Mapping[str, Any]) -> Commit:
-    found = tupled(document, "offsets") | {
+    found = tupled(document, "offsets", "plans") | {
         "partitions": {key: Partition(**each) for key, each in document["partitions"].items()},
         "queries": query_states(document["queries"]),
         "spans": tuple(Span(**each) for each in document["spans"]),

@@ -58,7 +58,7 @@ from headrace.windows import instances_ending
 
 LOG = logging.getLogger(__name__)
 NOTHING = Plan((), (), {}, 0.0, {})
-"""A plan for no query."""
+"""A plan for no query: edges then count rows, and send none."""
 STEP_BYTES = 1 << 30
 """How much input one step takes; the rest waits for the next."""
 
@@ -381,9 +381,10 @@ class Stepper:
     def plan_name(
         self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], given: Input
     ) -> str | None:
-        plan = self.planner.plan_for(
-            registry.values, self.table_rows(tables), given.sample or (lambda: self.sample_of(units, registry.version))
-        )
+        sampled = given.sample or (lambda: self.sample_of(units, registry.version))
+        plan = self.planner.plan_for(registry.values, self.table_rows(tables), sampled)
+        if plan is None and not registry.queries and self.inbox is not None:
+            plan = NOTHING
         if plan is None:
             return None
         if plan is not self.kept_plan[0]:
@@ -465,13 +466,10 @@ class Stepper:
         collect_garbage(self.directory, commit, self.tables)
 
     def publish(self, commit: Commit) -> None:
-        """The plan that edges are to count under. Without queries it is one that sends nothing."""
+        """The plan that edges are to count under."""
         assert self.inbox is not None
         registry = read_registry(self.directory.root, commit.registry)
         plan = self.directory.plan(commit.plan) if commit.plan else None
-        if not registry.queries:
-            plan = NOTHING
-            self.directory.keep_plan(plan)
         self.inbox.publish(plan, registry, commit.tables)
 
     def answer(self, name: str, commit: Commit) -> dict[str, Any]:

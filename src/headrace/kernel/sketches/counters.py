@@ -9,7 +9,7 @@ before they are cut, so their order does not matter. Weights add up to the great
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.expressions.columns import Mask, raw
 from headrace.kernel.sketches.counters_byte_loops import HEADER, check_states, read_states, write_states
-from headrace.kernel.sketches.counters_loops import add_by_slot, count_by_slot, fold_slots, group_by_slot
+from headrace.kernel.sketches.counters_loops import add_by_slot, count_by_slot, fold_slots, group_by_slot, meet
 from headrace.kernel.sketches.items import (
     Coded,
     Integers,
@@ -42,9 +42,13 @@ ROUNDING = 1 - 2.0**-51
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """For heavy hitters above a share of phi of the total, `capacity` is at least 1 / phi."""
+    """For heavy hitters above a share of phi of the total, `capacity` is at least 1 / phi.
+
+    Where many rows are the same, `is_compressed` lets those meet before they are counted; the states are the same.
+    """
 
     capacity: int = 256
+    is_compressed: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.capacity <= MOST_CAPACITY:
@@ -57,11 +61,13 @@ class Counters:
         """A NULL as value or weight, or a weight below 0, does not count."""
         if pa.types.is_null(values.type):
             return (without_values(count),)
-        amounts, totals = weights_of(values, weights), np.zeros(count, np.int64)
+        items, amounts = coded(values), weights_of(values, weights)
+        if self.is_compressed:
+            slots, items, amounts = compressed(slots, items, amounts)
+        totals, errors = np.zeros(count, np.int64), np.zeros(count, np.int64)
         add_by_slot(readable(slots), amounts, totals)
-        errors = np.zeros(count, np.int64)
         of_values = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-        return (self.folded(slots, coded(values), amounts, totals, errors, kind_of(of_values)),)
+        return (self.folded(slots, items, amounts, totals, errors, kind_of(of_values)),)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
         held = unpacked(states[0])
@@ -92,6 +98,14 @@ def weights_of(values: pa.Array, weights: pa.Array | None) -> Integers:
     for valid in (counted(values), None if weights is None else counted(weights)):
         amounts = amounts if valid is None else np.where(valid, amounts, 0)
     return readable(amounts)
+
+
+def compressed(slots: Slots, items: Coded, weights: Integers) -> tuple[Slots, Coded, Integers]:
+    """Fewer rows of the same weight."""
+    met = np.empty((3, len(slots)), np.int64)
+    size = meet(readable(slots), items.codes, weights, *met)
+    met_slots, codes, amounts = (readable(column[:size]) for column in met)
+    return met_slots, replace(items, codes=codes), amounts
 
 
 def grouped(slots: Slots, count: int, codes: Integers, weights: Integers) -> tuple[Integers, Integers, Integers]:
