@@ -26,6 +26,8 @@ class Traits:
 
     When two results are the same: exact; close (DOUBLE sums, by 1e-9 of the sum of magnitudes); or each within `error`
     of the truth: of the rank for quantiles, of the value for buckets, of the number of values, or of the total weight.
+
+    A kind that counts what is the same can let equal rows meet before it folds them: that costs `compress` for a row.
     """
 
     fold: float
@@ -34,6 +36,7 @@ class Traits:
     equality: str = "exact"
     error: float = 0.0
     items: Items | None = None
+    compress: float | None = None
 
 
 KINDS: Mapping[str, Traits] = {
@@ -51,7 +54,7 @@ KINDS: Mapping[str, Traits] = {
     "quantiles": Traits(15, 600, 40, "bounded", 0.01, Items(False, 1_200, 16, 8)),
     "buckets": Traits(12, 400, 50, "bounded", 0.01, Items(True, 300, 8, 3)),
     "distinct": Traits(12, 120, 12, "bounded", 0.05, Items(True, 384, 16, 10)),
-    "counters": Traits(30, 400, 24, "bounded", 0.004, Items(True, 256, 80, 20)),
+    "counters": Traits(30, 400, 24, "bounded", 0.004, Items(True, 256, 80, 20), 2),
 }
 PARTIALS_OF: Mapping[str, tuple[str, ...]] = {
     "count": ("count",),
@@ -83,6 +86,8 @@ PARTIALS_OF: Mapping[str, tuple[str, ...]] = {
 USER_KINDS: dict[str, str] = {}
 USER_TRAITS: dict[str, Traits] = {}
 """The partials of aggregates that users registered, by function, and their traits: see `registered`."""
+MEETING_PLACES = 1 << 16
+"""Of the table in which equal rows meet, if there are so many rows."""
 COUNTERS = 256
 """How many items a summary of heavy hitters names, unless more are asked for."""
 

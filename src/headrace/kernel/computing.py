@@ -50,19 +50,26 @@ def compute(node: Node, source: Source) -> NodePartials:
     return fold_all(node, kept(source, node.keep))
 
 
-def fold_all(node: Node, source: Source) -> NodePartials:
-    """From the rows that the node keeps; others than those do no harm where it keeps several predicates' rows."""
+def fold_all(node: Node, source: Source, compressed: frozenset[Partial] = frozenset()) -> NodePartials:
+    """From the rows that the node keeps; others than those do no harm where it keeps several predicates' rows.
+
+    For the partials in `compressed` equal rows meet before they are folded.
+    """
     placed = place_rows(node, source)
-    states = fold_states(ordered_partials(node), source, placed.slots, placed.count)
+    states = fold_states(ordered_partials(node), source, placed.slots, placed.count, compressed)
     return NodePartials(node, placed.starts_us, placed.ends_us, placed.cells, placed.groups, states)
 
 
-def fold_states(partials: Iterable[Partial], source: Source, slots: Integers, count: int) -> Mapping[Partial, Columns]:
+def fold_states(
+    partials: Iterable[Partial], source: Source, slots: Integers, count: int, compressed: frozenset[Partial]
+) -> Mapping[Partial, Columns]:
     found = {partial: source.addends(partial) for partial in partials}
     plain = {partial: own for partial, own in found.items() if own is not None}
     if len(plain) == len(found):
         return added_up(plain, slots, count)
-    return {partial: source.fold(partial, slots, count, source.columns(partial)) for partial in found}
+    return {
+        partial: source.fold(partial, slots, count, source.columns(partial), partial in compressed) for partial in found
+    }
 
 
 # Filters
@@ -116,7 +123,8 @@ def fold_chunk(plan: Plan, source: Source) -> Mapping[int, NodePartials]:
     found: dict[int, NodePartials] = {}
     for keep, places in by_rows.items():
         rows = kept(source, keep)
-        found |= {place: fold_all(plan.nodes[place].node, rows) for place in places}
+        planned = {place: plan.nodes[place] for place in places}
+        found |= {place: fold_all(each.node, rows, each.compressed) for place, each in planned.items()}
     return found
 
 

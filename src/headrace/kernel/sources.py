@@ -72,8 +72,10 @@ class Source(Protocol):
         """What each row adds to the partial; no column if it is the row itself that counts."""
         ...
 
-    def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
-        """The partial of each slot."""
+    def fold(
+        self, partial: Partial, slots: Integers, count: int, columns: Columns, is_compressed: bool = False
+    ) -> Columns:
+        """The partial of each slot. Rows of the stream may be compressed first; the partials are the same."""
         ...
 
 
@@ -163,8 +165,10 @@ class StreamRows:
             self.known_addends[partial] = addends(partial, self.columns(partial), len(self.times_us))
         return self.known_addends[partial]
 
-    def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
-        return state_of(partial).lift(slots, count, *columns)
+    def fold(
+        self, partial: Partial, slots: Integers, count: int, columns: Columns, is_compressed: bool = False
+    ) -> Columns:
+        return state_of(partial, is_compressed).lift(slots, count, *columns)
 
     def columns(self, partial: Partial) -> Columns:
         """NULL where the partial's FILTER is not TRUE."""
@@ -260,7 +264,9 @@ class NodeRows:
     def columns(self, partial: Partial) -> Columns:
         return self.parent.states[partial]
 
-    def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
+    def fold(
+        self, partial: Partial, slots: Integers, count: int, columns: Columns, is_compressed: bool = False
+    ) -> Columns:
         return state_of(partial).combine(slots, count, columns)
 
 
@@ -316,8 +322,10 @@ class KeptRows:
             self.known_columns[partial] = taken(self.source.columns(partial), self.rows)
         return self.known_columns[partial]
 
-    def fold(self, partial: Partial, slots: Integers, count: int, columns: Columns) -> Columns:
-        return self.source.fold(partial, slots, count, columns)
+    def fold(
+        self, partial: Partial, slots: Integers, count: int, columns: Columns, is_compressed: bool = False
+    ) -> Columns:
+        return self.source.fold(partial, slots, count, columns, is_compressed)
 
 
 def span_of(times_us: Integers) -> tuple[int, int]:

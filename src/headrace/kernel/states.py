@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headrace.aggregates.partials import PARTIALS_OF, Partial
+from headrace.aggregates.partials import COUNTERS, PARTIALS_OF, Partial
 from headrace.aggregates.registered import KIND, REGISTERED, aggregate_called
 from headrace.expressions.columns import Evaluated
 from headrace.kernel.sketches.counters import Counters
@@ -75,11 +75,13 @@ KINDS: Mapping[str, State] = {
 }
 
 
-def state_of(wanted: Partial) -> State:
-    """What a partial is made of."""
+def state_of(wanted: Partial, is_compressed: bool = False) -> State:
+    """What a partial is made of, and how rows fold into it."""
     if wanted.kind.startswith(KIND):
         return UserState(REGISTERED[wanted.kind])
-    return Counters(wanted.size) if wanted.size else KINDS[wanted.kind]
+    if wanted.kind == "counters":
+        return Counters(wanted.size or COUNTERS, is_compressed)
+    return KINDS[wanted.kind]
 
 
 def lower(aggregate: Aggregate, states: Mapping[str, Columns]) -> Evaluated:

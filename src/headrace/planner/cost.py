@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from headrace.aggregates.partials import Partial
+from headrace.aggregates.partials import MEETING_PLACES, Partial
 from headrace.model.expressions import Call, Expression, walk
 from headrace.model.windows import AnyWindow, Window
 from headrace.planner.leaves import Demand, Leaf
@@ -69,7 +69,7 @@ class Cost:
         slot = self.constants.slice_ns + self.key_ns(child) + self.slot_ns(child)
         if parent is None:
             rows = self.sample.batch_rows * self.sample.selectivity(child.keep)
-            folds = sum(partial.traits.fold for partial in child.partials) * self.constants.addition_ns
+            folds = sum(self.folding(partial, child) for partial in child.partials) * self.constants.addition_ns
             return self.constants.node_ns + self.filter_ns(child) + rows * (slot + folds)
         return self.start_ns(parent, child) + self.passing_rows(parent, child) * (
             slot + self.combine_ns(child.partials, parent)
@@ -122,6 +122,21 @@ class Cost:
             return self.constants.dense_ns
         return self.constants.hash_ns if self.sample.rows(node) <= LARGE_TABLE else self.constants.large_hash_ns
 
+    def folding(self, partial: Partial, node: Node) -> float:
+        """Additions for one row of the stream, by the cheaper way."""
+        fold, compress = partial.traits.fold, partial.traits.compress
+        if compress is None:
+            return fold
+        return min(fold, compress + (1.0 - self.repeats(partial, node)) * fold)
+
+    def compressed(self, node: Node) -> frozenset[Partial]:
+        """The partials for which it pays to let equal rows meet before they are folded [UDAF 8]."""
+        return frozenset(each for each in node.partials if self.folding(each, node) < each.traits.fold)
+
+    def repeats(self, partial: Partial, node: Node) -> float:
+        """The share of the rows that meet their like: large if some values of the partial's argument come often."""
+        return self.sample.repeats(with_values(node, partial), MEETING_PLACES)
+
     def combine_ns(self, partials: Iterable[Partial], node: Node) -> float:
         """Of the states of one row of a node."""
         return sum(self.additions(partial, node) for partial in partials) * self.constants.addition_ns
@@ -141,14 +156,18 @@ class Cost:
             return 0.0
         seen = self.sample.batch_rows * self.sample.selectivity(node.keep) / rows
         if items.are_distinct:
-            finer = replace(node, groups=node.groups | {partial.arguments[0]}, partials=frozenset())
-            seen = self.sample.rows(finer) / rows
+            seen = self.sample.rows(with_values(node, partial)) / rows
         return min(seen, max(items.most, partial.size))
 
     def start_ns(self, parent: Node, child: Node) -> float:
         """Leaves of the same groups are fanned out in one go."""
         is_fan_out = not child.dimensions and child.groups == parent.groups
         return self.constants.leaf_ns if is_fan_out else self.constants.node_ns
+
+
+def with_values(node: Node, partial: Partial) -> Node:
+    """The node that has a row for each value of the partial's argument."""
+    return replace(node, groups=node.groups | {partial.arguments[0]}, partials=frozenset())
 
 
 def overlap(window: AnyWindow) -> float:

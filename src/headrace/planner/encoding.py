@@ -26,7 +26,9 @@ from headrace.predicates import Dimension, Predicate
 from headrace.predicates.dimensions import Cut, Kind
 from headrace.windows import Boundaries
 
-VERSION = 2
+VERSION = 3
+READABLE = (2, VERSION)
+"""A plan of version 2 does not say which partials are compressed: none is."""
 DIGEST_BYTES = 12
 
 CLASSES: Mapping[str, type] = {
@@ -61,8 +63,8 @@ def decode(text: str) -> Any:
         version = document["version"]
     except (ValueError, KeyError, TypeError):
         raise DataError("encoding", "this is no encoded plan or query") from None
-    if version != VERSION:
-        raise DataError("encoding", f"this plan has version {version}, this program reads {VERSION}")
+    if version not in READABLE:
+        raise DataError("encoding", f"this plan has version {version}, this program reads up to {VERSION}")
     return Reader(document["objects"]).decode(document["value"])
 
 

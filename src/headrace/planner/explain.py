@@ -165,7 +165,7 @@ def describe_node(plan: Plan, place: int, served: Served, printer: NodePrinter, 
         states=sorted(
             f"{printer.partial(partial)}: {how}"
             for partial in node.partials
-            if (how := strategy(partial, node, cost)) is not None
+            if (how := strategy(partial, planned, cost)) is not None
         ),
         reads=cost.sample.batch_rows * passes if parent is None else cost.passing_rows(parent, node),
         rows=planned.rows,

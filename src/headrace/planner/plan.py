@@ -17,12 +17,16 @@ STREAM = -1
 
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
-    """A node in its place: computed from `parent`, an earlier node of the plan or STREAM."""
+    """A node in its place: computed from `parent`, an earlier node of the plan or STREAM.
+
+    Before rows of the stream are folded into the partials in `compressed`, those that are the same meet.
+    """
 
     node: Node
     parent: int
     rows: float
     cost_ns: float
+    compressed: frozenset[Partial] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

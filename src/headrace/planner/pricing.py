@@ -46,7 +46,8 @@ def priced(outline: Draft, demands: Mapping[str, Demand], cost: Cost, alone: Map
     for place, (node, parent) in enumerate(zip(outline.nodes, outline.parents, strict=True)):
         computing = cost.arc(None if parent == STREAM else outline.nodes[parent], node)
         shipping = cost.ship(node) if place in shipped else 0.0
-        nodes.append(PlannedNode(node, parent, cost.sample.rows(node), computing + shipping))
+        compressed = cost.compressed(node) if parent == STREAM else frozenset()
+        nodes.append(PlannedNode(node, parent, cost.sample.rows(node), computing + shipping, compressed))
     answers = [Answer(leaf, place, cost.close(outline.nodes[place], leaf)) for leaf, place in outline.answers]
     apart = {name: known[name] if name in known else cost_alone(name, asked, cost) for name, asked in demands.items()}
     return Plan(tuple(nodes), tuple(answers), dict(demands), cost.coding(demands.values()), apart)

@@ -74,6 +74,7 @@ class Sample:
         self.batch_rows = batch_rows
         self.first_us, self.last_us = (int(times_us.min()), int(times_us.max())) if len(times_us) else (0, 0)
         self.known_rows: dict[Node, float] = {}
+        self.known_repeats: dict[tuple[Node, int], float] = {}
         self.known_spaces: dict[Node, float] = {}
         self.known_shares: dict[frozenset[Predicate], float] = {}
         self.known_columns: dict[object, Coded] = {}
@@ -101,6 +102,20 @@ class Sample:
             found = distinct_estimate(counts, self.batch_rows * self.selectivity(node.keep))
             self.known_rows[node] = found
         return found
+
+    def repeats(self, node: Node, places: int) -> float:
+        """The share of the rows of a batch that find one of their own triple in a table of so many places, where the
+        last comer has the place. Tried with the sample: of its rows that are not the first of a triple, how many do.
+        """
+        key = node, places
+        if key not in self.known_repeats:
+            codes, size = compact(self.keys(node)[self.kept(node.keep)])
+            taken = np.random.default_rng(0).integers(places, size=size)[codes]
+            in_turn = codes[np.argsort(taken, kind="stable")]
+            found, again = np.count_nonzero(in_turn[1:] == in_turn[:-1]), len(codes) - size
+            first = self.rows(node) / (self.batch_rows * self.selectivity(node.keep)) if again else 1.0
+            self.known_repeats[key] = found / again * (1.0 - first) if again else 0.0
+        return self.known_repeats[key]
 
     def keys(self, node: Node) -> Codes:
         """One number for each row, the same for rows of the same triple."""

@@ -1,27 +1,31 @@
-"""How states that grow with what they see are kept in a node, by the sample; `explain` shows it [UDAF 8]."""
+"""How states that grow with what they see come about in a node, by the sample; `explain` shows it [UDAF 8]."""
 
 from __future__ import annotations
 
 from headrace.aggregates.partials import COUNTERS, Partial
 from headrace.planner.cost import Cost
-from headrace.planner.nodes import Node
+from headrace.planner.labels import percent
+from headrace.planner.plan import STREAM, PlannedNode
 
 EXACT = {"quantiles": 400, "distinct": 384, "counters": COUNTERS}
 """Up to so many items a state is exact."""
-FEW_REPEAT = 0.9
+ALWAYS_EXACT = ("values", "multiset")
 
 
-def strategy(partial: Partial, node: Node, cost: Cost) -> str | None:
-    """None for states of a fixed size. In skewed data a few items come again and again: a list of them with counts is
-    shipped (compress), and the high level keeps lists until they are long (adaptive).
-    """
+def strategy(partial: Partial, planned: PlannedNode, cost: Cost) -> str | None:
+    """How rows are folded, where there is a choice, and whether the states are exact; None if they do not grow."""
     if partial.traits.items is None:
         return None
-    items, rows = cost.items(partial, node), cost.sample.rows(node)
-    seen = cost.sample.batch_rows * cost.sample.selectivity(node.keep) / rows if rows else 0.0
-    exact = max(EXACT.get(partial.kind, 0), partial.size)
-    if partial.kind == "counters":
-        how = "low sketch" if items >= exact else "buffer" if items > FEW_REPEAT * seen > 1 else "compress"
-    else:
-        how = "exact" if items < exact or partial.kind in ("values", "multiset") else "sketch"
-    return f"{how}, about {max(1, round(items)):,} items"
+    items = cost.items(partial, planned.node)
+    is_exact = partial.kind in ALWAYS_EXACT or items < max(EXACT.get(partial.kind, 0), partial.size)
+    parts = [] if partial.traits.compress is None or planned.parent != STREAM else [folding(partial, planned, cost)]
+    parts += ["exact" if is_exact else "sketch", f"about {max(1, round(items)):,} items"]
+    return ", ".join(parts)
+
+
+def folding(partial: Partial, planned: PlannedNode, cost: Cost) -> str:
+    """In skewed data the same items come again and again: equal rows meet in a small table, and few are left to count
+    (compress). In uniform data hardly two meet: rows are counted as they come (buffer).
+    """
+    how = "compress" if partial in planned.compressed else "buffer"
+    return f"{how} as {percent(cost.repeats(partial, planned.node))} of rows meet their like"

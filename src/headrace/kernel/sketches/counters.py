@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from headrace.aggregates.partials import COUNTERS, MEETING_PLACES
 from headrace.expressions.columns import Mask, raw
 from headrace.kernel.sketches.counters_byte_loops import HEADER, check_states, read_states, write_states
 from headrace.kernel.sketches.counters_loops import add_by_slot, count_by_slot, fold_slots, group_by_slot, meet
@@ -47,7 +48,7 @@ class Counters:
     Where many rows are the same, `is_compressed` lets those meet before they are counted; the states are the same.
     """
 
-    capacity: int = 256
+    capacity: int = COUNTERS
     is_compressed: bool = False
 
     def __post_init__(self) -> None:
@@ -103,7 +104,8 @@ def weights_of(values: pa.Array, weights: pa.Array | None) -> Integers:
 def compressed(slots: Slots, items: Coded, weights: Integers) -> tuple[Slots, Coded, Integers]:
     """Fewer rows of the same weight."""
     met = np.empty((3, len(slots)), np.int64)
-    size = meet(readable(slots), items.codes, weights, *met)
+    bits = min(MEETING_PLACES - 1, len(slots)).bit_length()
+    size = meet(readable(slots), items.codes, weights, bits, *met)
     met_slots, codes, amounts = (readable(column[:size]) for column in met)
     return met_slots, replace(items, codes=codes), amounts
 

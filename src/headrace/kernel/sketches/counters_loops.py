@@ -18,8 +18,6 @@ FIRST_BITS = 3
 """Of the table of a slot, which grows as it fills."""
 STRIDE = np.uint64(0xC2B2AE3D27D4EB4F)
 """From the codes of one slot to those of the next: large and odd, so that they do not lie on each other."""
-MEETING_BITS = 12
-"""Of the table in which equal rows meet: what it leads to stays in a processor's cache."""
 
 
 @compiled
@@ -38,18 +36,24 @@ def add_by_slot(slots: Integers, values: Integers, totals: Integers) -> None:
 
 @compiled
 def meet(
-    slots: Integers, codes: Integers, weights: Integers, met_slots: Integers, met_codes: Integers, met_weights: Integers
+    slots: Integers,
+    codes: Integers,
+    weights: Integers,
+    bits: int,
+    met_slots: Integers,
+    met_codes: Integers,
+    met_weights: Integers,
 ) -> int:
     """Rows of the same slot and code as one, where no other row came between them in its place; how many are left.
 
-    The hash strategy of [UDAF 4.2]: a table that is never searched, in which the last comer has the place.
+    In the table of 2 ** bits places nothing is searched for: the last comer has the place.
     """
-    places = np.full(1 << MEETING_BITS, -1, np.int32)
+    places = np.full(1 << bits, -1, np.int32)
     size = 0
     for row in range(len(slots)):
         if weights[row] > 0:
             slot, code = slots[row], codes[row]
-            place = np.uint64(place_of(np.uint64(code) + np.uint64(slot) * STRIDE, MEETING_BITS))
+            place = np.uint64(place_of(np.uint64(code) + np.uint64(slot) * STRIDE, bits))  # type: ignore[arg-type]
             last = np.int64(places[place])
             if last >= 0 and met_codes[last] == code and met_slots[last] == slot:
                 met_weights[last] = add_up(met_weights[last], weights[row])

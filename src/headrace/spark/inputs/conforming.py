@@ -16,6 +16,9 @@ import pyarrow.compute as pc
 
 from headrace.expressions.columns import Evaluated, Mask, RowError, built, by_distinct
 from headrace.expressions.kernels_casts import from_text
+from headrace.kernel.address_loops import OCTETS, read_octets
+from headrace.kernel.states_columns import readable
+from headrace.kernel.strings import buffers
 from headrace.model.address import IPV4_BITS, MAPPED
 from headrace.model.arrow import ADDRESS_BYTES, arrow_type, convert, is_bytes, is_text, localized, raw_bytes
 from headrace.model.errors import DataError
@@ -25,8 +28,6 @@ from headrace.spark.inputs.listing import folder_values
 from headrace.spark.inputs.units import REJECTED, BadFile, Declaration, Source
 
 PLAIN_TIME = r"\A[12][0-9]{3}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
-OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-PLAIN_ADDRESS = rf"\A{OCTET}(\.{OCTET}){{3}}\z"
 INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 SAFE_INTEGER_BITS, SAFE_BIGINT_DIGITS = 32, 18
 
@@ -208,12 +209,14 @@ def plain_times(texts: pa.Array, zone: tzinfo) -> pa.Array | None:
 
 def plain_addresses(texts: pa.Array) -> pa.Array | None:
     """All at once, if all are IPv4."""
-    if not all_match(texts, PLAIN_ADDRESS):
+    offsets, data = buffers(pc.fill_null(texts, "") if texts.null_count else texts)
+    octets = np.zeros((len(texts), OCTETS), np.uint8)
+    empty = np.count_nonzero(offsets[1:] == offsets[:-1])
+    if empty > texts.null_count or not read_octets(readable(data), readable(offsets), octets):
         return None
-    octets = pc.split_pattern(pc.fill_null(texts, "0.0.0.0"), ".").flatten().cast(pa.uint8())
     mapped = np.zeros((len(texts), ADDRESS_BYTES), np.uint8)
     mapped[:, 10:12] = 0xFF
-    mapped[:, 12:] = octets.to_numpy().reshape(-1, 4)
+    mapped[:, 12:] = octets
     return built(mapped.reshape(-1, ADDRESS_BYTES), pa.binary(ADDRESS_BYTES), texts)
 
 
