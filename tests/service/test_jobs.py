@@ -146,7 +146,9 @@ def test_every_key_finds_its_place(folder: Path) -> None:
         ({"end": "[streams.More]\npath = 'x'\nformat = 'parqet'"}, "[streams.More]: 'parqet' is not", "'parquet'"),
         ({"end": "[streams.More]\npath = 'x'\noptions = {header = 'no'}"}, "have no option 'header'", None),
         ({"end": "[streams.More]\nfolder = 'x'"}, "[streams.More]: there is no key 'folder'", None),
-        ({"end": "[streams.More]\n"}, "[streams.More]: 'path' is missing", None),
+        ({"end": "[streams.More]\n"}, "[streams.More]: 'path' is missing", "or name the edges"),
+        ({"end": "[streams.More]\npath = 'x'\npush = 'rows'"}, "'push' is of no use without 'edges'", None),
+        ({"end": "[streams.More]\nedges = 'a'\npush = 'windows'"}, "'push' is 'windows', not partials or rows", None),
     ],
 )
 def test_mistakes_are_named(folder: Path, changes: dict[str, Any], expected: str, hint: str | None) -> None:

@@ -108,6 +108,7 @@ class Root:
     catalog: Catalog
     names: Iterable[str] = EDGES
     reducers: int = 2
+    wants_rows: bool = False
 
     def __post_init__(self) -> None:
         self.exchange = DirectoryExchange(self.path / "exchange")
@@ -128,7 +129,7 @@ class Root:
             max_empty=MAX_EMPTY,
             edges=tuple(self.names),
         )
-        inbox = Inbox(self.directory, stream, self.names, self.exchange)
+        inbox = Inbox(self.directory, stream, self.names, self.exchange, wants_rows=self.wants_rows)
         return Stepper(setting, InProcess(2), inbox=inbox)
 
     def restart(self) -> None:
@@ -357,3 +358,24 @@ def test_without_queries_edges_send_nothing_but_counts(root: Root) -> None:
     commit = root.step()
     assert commit is not None
     assert commit.totals.rows == 2
+
+
+def test_rows_as_they_are_give_the_same_windows(tmp_path: Path) -> None:
+    """Push-down is a matter of bytes alone."""
+    found = {}
+    for wants_rows in (False, True):
+        root = Root(tmp_path / str(wants_rows), CATALOG, ("east", "west"), wants_rows=wants_rows)
+        ask(root.directory, "add", "counts", COUNTS)
+        root.step()
+        for part in (1, 2):
+            for place, name in enumerate(("east", "west")):
+                edge = edge_of(root, name, rows_at(*range(place, 20, 2)))
+                edge.incarnation, edge.read, edge.position = part, (part - 1) * 5, (part - 1) * 5
+                root.deliver([sent(root, edge, 5)])
+            root.step()
+        root.step(ended=False)
+        orders = root.exchange.orders()
+        assert orders is not None
+        assert (orders.plan is None) == wants_rows
+        found[wants_rows] = root.windows("counts", parse_query(COUNTS, CATALOG))
+    assert found[True] == found[False] != {}

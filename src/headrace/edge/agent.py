@@ -132,7 +132,9 @@ class Agent:
             self.stopping.wait(TAKEN_S / 2)
 
     def follow(self) -> None:
-        """New orders, behind a cut. Those that can't be followed are told, and the old ones stay."""
+        """New orders, behind a cut. Those that can't be followed are told, and the old ones stay, if there are any or
+        others may come.
+        """
         newest = self.following.newest
         if newest is None or newest is self.seen:
             return
@@ -140,6 +142,8 @@ class Agent:
         try:
             work = work_for(newest.orders, self.catalog, newest.tables, self.pace.memory_bytes)
         except HeadraceError as problem:
+            if self.work is None and self.mode is not Mode.LIVE:
+                raise
             self.tell(f"new orders can't be followed: {problem.message}")
             return
         if self.work is not None:
@@ -167,7 +171,9 @@ class Agent:
 
     def awaits_plan(self) -> bool:
         """Whether rows enough have gone up as they are to make a plan from, and there was no time yet to make it."""
-        if self.asked is None or self.asked.orders.plan is not None or self.unplanned_rows < FIRST_ROWS:
+        if self.asked is None or self.asked.orders.plan is not None or self.asked.orders.wants_rows:
+            return False
+        if self.unplanned_rows < FIRST_ROWS:
             return False
         if self.unplanned_s is None:
             self.cut()

@@ -18,12 +18,15 @@ Wanted = TypeVar("Wanted")
 
 @dataclass(frozen=True)
 class Orders:
-    """Of one stream. `tables` are the static tables to join, by the digests of their bytes."""
+    """Of one stream. `tables` are the static tables to join, by the digests of their bytes. `wants_rows`: there is no
+    plan because rows are wanted as they are, and none will come.
+    """
 
     stream: str
     plan: Plan | None = None
     queries: Mapping[str, Query] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
+    wants_rows: bool = False
 
     @property
     def plan_id(self) -> str | None:
@@ -37,6 +40,7 @@ def to_text(orders: Orders) -> str:
         "plan": None if orders.plan is None else encode(orders.plan),
         "queries": {name: encode(query) for name, query in orders.queries.items()},
         "tables": dict(orders.tables),
+        "wants_rows": orders.wants_rows,
     }
     return json.dumps(document)
 
@@ -52,6 +56,7 @@ def from_text(text: str) -> Orders:
             None if document["plan"] is None else decoded(document["plan"], Plan),
             {str(name): decoded(query, Query) for name, query in document["queries"].items()},
             {str(name): str(digest) for name, digest in document["tables"].items()},
+            bool(document["wants_rows"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as problem:
         raise DataError("orders", "these are no orders for an edge", detail=str(problem)) from None

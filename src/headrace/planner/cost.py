@@ -9,15 +9,16 @@ queries that run alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from headrace.aggregates.partials import MEETING_PLACES, Partial
+from headrace.aggregates.partials import MEETING_PLACES, Partial, Ways
 from headrace.model.expressions import Call, Expression, walk
 from headrace.model.windows import AnyWindow, Window
 from headrace.planner.leaves import Demand, Leaf
 from headrace.planner.nodes import EVERYTHING, MOST_CELLS, Node, is_matched
 from headrace.planner.statistics import Sample
+from headrace.predicates import Predicate
 
 DENSE_KEYS = 1 << 18
 """Up to so many keys a node's slots are an array, beyond a hash table."""
@@ -61,6 +62,8 @@ class Cost:
 
     sample: Sample
     constants: Constants = Constants()
+    sharers: Mapping[frozenset[Predicate], int] = field(default_factory=dict)
+    """How many leaves keep the same rows: what is computed from the stream filters once for all of them."""
 
     def arc(self, parent: Node | None, child: Node) -> float:
         """Computing a node from its parent, or from the stream."""
@@ -80,7 +83,8 @@ class Cost:
         if EVERYTHING in node.keep:
             return 0.0
         dimensions = {each.expression for predicate in node.keep for each in predicate.dimensions}
-        return self.sample.batch_rows * (self.constants.key_ns * (1 + len(dimensions)) + self.constants.dense_ns)
+        each_ns = self.constants.key_ns * (1 + len(dimensions)) + self.constants.dense_ns
+        return self.sample.batch_rows * each_ns / self.sharers.get(node.keep, 1)
 
     def ship(self, node: Node) -> float:
         """Sending the node's rows to the reducers, which combine those of all tasks, storing and reading them."""
@@ -123,18 +127,17 @@ class Cost:
         return self.constants.hash_ns if self.sample.rows(node) <= LARGE_TABLE else self.constants.large_hash_ns
 
     def folding(self, partial: Partial, node: Node) -> float:
-        """Additions for one row of the stream, by the cheaper way."""
-        fold, compress = partial.traits.fold, partial.traits.compress
-        if compress is None:
-            return fold
-        return min(fold, compress + (1.0 - self.repeats(partial, node)) * fold)
+        """Additions for one row of the stream."""
+        fold = partial.traits.fold
+        return fold.additions(self.repeats(partial, node)) if isinstance(fold, Ways) else fold
 
     def compressed(self, node: Node) -> frozenset[Partial]:
-        """The partials for which it pays to let equal rows meet before they are folded [UDAF 8]."""
-        return frozenset(each for each in node.partials if self.folding(each, node) < each.traits.fold)
+        """The partials for which equal rows are put together before they are folded [UDAF 8]."""
+        known = {each: each.traits.ways for each in node.partials}
+        return frozenset(each for each, ways in known.items() if ways and ways.is_compressed(self.repeats(each, node)))
 
     def repeats(self, partial: Partial, node: Node) -> float:
-        """The share of the rows that meet their like: large if some values of the partial's argument come often."""
+        """The share of the rows that find their like: large if some values of the partial's argument come often."""
         return self.sample.repeats(with_values(node, partial), MEETING_PLACES)
 
     def combine_ns(self, partials: Iterable[Partial], node: Node) -> float:

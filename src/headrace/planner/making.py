@@ -9,10 +9,13 @@ never dearer than one without sharing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from headrace.model.expressions import Expression
 from headrace.planner.cost import Cost
 from headrace.planner.leaves import (
     Demand,
@@ -36,6 +39,7 @@ Split = Callable[[Leaf], tuple[Leaf, ...]]
 def make_plan(demands: Mapping[str, Demand], cost: Cost, effort: Effort | None = None) -> Plan:
     """The cheapest plan found. Equal queries, samples and seeds give equal plans."""
     leaves = leaves_of(demands)
+    cost = replace(cost, sharers=Counter(leaf.node.keep for leaf in leaves))
     ways = dict.fromkeys([leaves, split(leaves, split_by_partial), split(leaves, split_by_window)])
     drafts = [draft_of(way, cost, effort) for way in ways]
     return priced(min(drafts, key=lambda draft: draft.cost_ns), demands, cost)
@@ -49,8 +53,17 @@ def draft_of(leaves: Sequence[Leaf], cost: Cost, effort: Effort | None) -> Draft
     shapes = shapes_of(leaves)
     tree = search([shape.node for shape in shapes], cost.arc, effort)
     graph = Graph([leaf.node for leaf in leaves], cost.arc)
-    candidates = [*tree.nodes, *(part for shape in shapes for part in parts_of(shape, cost)), *covering(leaves, graph)]
+    parts = (part for shape in shapes for part in parts_of(shape, cost))
+    candidates = [*tree.nodes, *parts, *covering(leaves, graph), *by_groups(shapes)]
     return chosen(leaves, list(dict.fromkeys(possible(candidates))), graph, cost)
+
+
+def by_groups(shapes: Iterable[Shape]) -> list[Node]:
+    """All shapes of a group-by as one node: the search looks at what it costs to compute nodes, not to ship them."""
+    found: dict[frozenset[Expression], list[Node]] = {}
+    for shape in shapes:
+        found.setdefault(shape.node.groups, []).append(shape.node)
+    return [union(nodes) for nodes in found.values() if len(nodes) > 1]
 
 
 def parts_of(shape: Shape, cost: Cost) -> list[Node]:

@@ -13,6 +13,7 @@ from headrace.service.scripts import read_text
 
 ON_BAD_FILE = ("stop", "quarantine")
 SINK_KINDS = ("parquet", "json", "console")
+PUSHES = ("partials", "rows")
 
 
 class Misfit(Exception):
@@ -105,7 +106,13 @@ JOB: Mapping[str, Key] = {
     "spark": Key(section),
 }
 INPUT: Mapping[str, Key] = {"path": Key(text, True), "format": Key(text), "options": Key(section)}
-STREAM: Mapping[str, Key] = {**INPUT, "path": Key(text), "edges": Key(texts), "frames": Key(text)}
+STREAM: Mapping[str, Key] = {
+    **INPUT,
+    "path": Key(text),
+    "edges": Key(texts),
+    "frames": Key(text),
+    "push": Key(one_of(*PUSHES)),
+}
 EDGES: Mapping[str, Key] = {"listen": Key(text), "token_file": Key(text)}
 SINK: Mapping[str, Key] = {"kind": Key(one_of(*SINK_KINDS), True), "path": Key(text), "rows": Key(at_least(1))}
 ENGINE: Mapping[str, Key] = {

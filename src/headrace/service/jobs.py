@@ -45,10 +45,13 @@ TRIGGER = "1 s"
 
 
 class EdgeInput(NamedTuple):
-    """The edges that send frames of a stream, by their names, and the directory that they come to."""
+    """The edges that send frames of a stream, by their names, and the directory that they come to, unless that is
+    beside the state.
+    """
 
     names: tuple[str, ...]
-    frames: Path
+    frames: Path | None
+    push: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +85,7 @@ def read_job(file: Path) -> Job:
     document = checked(file, read_document(file), JOB)
     folder = file.absolute().parent
     functions = document.get("functions")
-    state = located(folder, document["state"])
-    streams = {
-        name.lower(): stream_section(file, value, f"[streams.{name}]") for name, value in document["streams"].items()
-    }
+    streams = {name: stream_section(file, value, f"[streams.{name}]") for name, value in document["streams"].items()}
     edges = checked(file, document.get("edges", {}), EDGES, "[edges]")
     token_file = edges.get("token_file")
     return Job(
@@ -93,15 +93,11 @@ def read_job(file: Path) -> Job:
         schema=existing(file, folder / document["schema"], "schema"),
         queries=tuple(existing(file, folder / each, "queries") for each in document["queries"]),
         functions=None if functions is None else existing(file, folder / functions, "functions"),
-        state=state,
+        state=located(folder, document["state"]),
         master=document.get("master", MASTER),
         trigger=document.get("trigger", TRIGGER),
-        streams={name: source_from(file, found, f"[streams.{name}]") for name, found in streams.items()},
-        edges={
-            name: EdgeInput(found["edges"], frames_of(folder, state, name, found))
-            for name, found in streams.items()
-            if "edges" in found
-        },
+        streams={name.lower(): source_from(file, found, f"[streams.{name}]") for name, found in streams.items()},
+        edges={name.lower(): edges_of(folder, found) for name, found in streams.items() if "edges" in found},
         listen=edges.get("listen"),
         token=None if token_file is None else read_text(str(existing(file, folder / token_file, "token_file"))).strip(),
         tables=sources(file, document.get("tables", {}), "tables"),
@@ -131,13 +127,21 @@ def stream_section(file: Path, value: Any, where: str) -> dict[str, Any]:
     found = checked(file, checked_value(str(file), where, value, section), STREAM, where)
     if "path" not in found and "edges" not in found:
         raise UsageError("job", f"{file}, {where}: 'path' is missing", hint="or name the edges that send its rows")
-    if "frames" in found and "edges" not in found:
-        raise UsageError("job", f"{file}, {where}: 'frames' is of no use without 'edges'")
+    for key in ("frames", "push"):
+        if key in found and "edges" not in found:
+            raise UsageError("job", f"{file}, {where}: '{key}' is of no use without 'edges'")
     return found
 
 
-def frames_of(folder: Path, state: Path, stream: str, found: Mapping[str, Any]) -> Path:
-    return located(folder, found["frames"]) if "frames" in found else state / stream / "exchange"
+def edges_of(folder: Path, found: Mapping[str, Any]) -> EdgeInput:
+    frames = located(folder, found["frames"]) if "frames" in found else None
+    return EdgeInput(found["edges"], frames, found.get("push", "partials"))
+
+
+def exchanges_of(job: Job, catalog: Catalog) -> dict[str, Path]:
+    """The directories that frames come to, by the names of their streams."""
+    found = {stream.name: job.edges.get(stream.name.lower()) for stream in catalog.streams}
+    return {name: sent.frames or job.state / name / "exchange" for name, sent in found.items() if sent is not None}
 
 
 def source_from(file: Path, found: Mapping[str, Any], where: str) -> Source | None:
@@ -249,6 +253,7 @@ def engine_of(job: Job, spark: Any, *, take_over: bool = False) -> Engine:
             options=None if source is None else source.options,
             edges=sent.names if sent else (),
             frames=sent.frames if sent else None,
+            push=sent.push if sent else "partials",
         )
     for table in script.catalog.tables:
         source = job.tables[table.name.lower()]

@@ -15,9 +15,10 @@ from rich.console import Console
 
 from headrace.edge.exchange import DirectoryExchange
 from headrace.model.errors import UsageError
+from headrace.model.schema import Catalog
 from headrace.model.time import parse_duration
 from headrace.service.failures import is_lost, translated
-from headrace.service.jobs import Job, check_inputs, check_outputs, engine_of, read_job, script_of
+from headrace.service.jobs import Job, check_inputs, check_outputs, engine_of, exchanges_of, read_job, script_of
 from headrace.service.live import REFRESH_S, say, summarise, watching
 from headrace.service.receiving import serve
 
@@ -62,7 +63,7 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool) -> None:
         try:
             running = opened(engine_of(told, spark, take_over=take_over))
             tell_ended(running)
-            with receiving(told, console):
+            with receiving(told, catalog, console):
                 drive(running, told, mode, console)
         except Exception as problem:  # noqa: BLE001 - PySpark is not imported here: its errors are known by their text
             known = translated(problem, told.state)
@@ -73,12 +74,12 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool) -> None:
 
 
 @contextmanager
-def receiving(job: Job, console: Console) -> Iterator[None]:
+def receiving(job: Job, catalog: Catalog, console: Console) -> Iterator[None]:
     """The HTTP end for the edges of the job, if it has one."""
     if job.listen is None:
         yield
         return
-    exchanges = {name: DirectoryExchange(sent.frames) for name, sent in job.edges.items()}
+    exchanges = {name: DirectoryExchange(path) for name, path in exchanges_of(job, catalog).items()}
     server = serve(exchanges, job.listen, job.token)
     server.start()
     say(console, f"edges send to http://{server.address}")

@@ -30,6 +30,8 @@ from headrace.spark.registry import Registry
 from headrace.spark.time import BEGINNING_US
 
 LOG = logging.getLogger(__name__)
+PUSHES = ("partials", "rows")
+"""What edges may be asked to send."""
 FOLDER = "frames"
 """In the state: frames of the steps that have not been committed."""
 SAMPLE = "sample.arrow"
@@ -53,11 +55,20 @@ class NewFrames:
 class Inbox:
     """The frames that edges sent to one stream."""
 
-    def __init__(self, directory: Directory, stream: Stream, names: Iterable[str], exchange: DirectoryExchange) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        stream: Stream,
+        names: Iterable[str],
+        exchange: DirectoryExchange,
+        *,
+        wants_rows: bool = False,
+    ) -> None:
         self.directory = directory
         self.stream = stream
         self.names = frozenset(names)
         self.exchange = exchange
+        self.wants_rows = wants_rows
         self.parked: dict[str, tuple[int, Header]] = {}
 
     def take(self, ledger: Ledger, most_bytes: int) -> NewFrames:
@@ -147,10 +158,11 @@ class Inbox:
         return all(ledger.get(name, EdgeState()).ended for name in self.names)
 
     def publish(self, plan: Plan | None, registry: Registry, tables: Mapping[str, str]) -> None:
-        """What edges are asked to do from now on. Without queries they count, and send nothing."""
+        """What edges are asked to do from now on."""
         for name in tables.values():
             self.exchange.keep_table(read_file(self.directory.root / "tables" / f"{name}.arrow", name))
-        self.exchange.publish(Orders(self.stream.name, plan, registry.values, tables))
+        asked = None if self.wants_rows else plan
+        self.exchange.publish(Orders(self.stream.name, asked, registry.values, tables, self.wants_rows))
 
 
 def taken_frame(frame: Frame, name: str) -> TakenFrame:

@@ -28,7 +28,7 @@ from headrace.spark.chaining import Chain, Upstream, has_readers, prepare_result
 from headrace.spark.context import ResultFolder, Setting
 from headrace.spark.directory import Beginning, prepare, read_format
 from headrace.spark.disk import local_path
-from headrace.spark.edges import Inbox
+from headrace.spark.edges import PUSHES, Inbox
 from headrace.spark.frames import frame_columns
 from headrace.spark.inputs import Source, list_files, read_table
 from headrace.spark.pipeline import Pipeline
@@ -53,6 +53,7 @@ class Feed:
     frame: DataFrame | None = None
     edges: tuple[str, ...] = ()
     frames: Path | None = None
+    wants_rows: bool = False
 
 
 @dataclass
@@ -110,10 +111,11 @@ class Engine:
         options: Mapping[str, str] | None = None,
         edges: Iterable[str] = (),
         frames: PathText | None = None,
+        push: str = "partials",
         **settings: Any,
     ) -> None:
         """Rows of a directory of files, or of a DataFrame, streaming or not; and what `edges`, by their names, send to
-        the directory `frames`, by default one beside the state.
+        the directory `frames`, by default one beside the state: partials, or with push="rows" rows as they are.
 
         A stream that is not declared is declared here, from the columns that it has: `event_time` is the column that
         tells the time of a row, and rows may come `lateness` behind the highest time seen.
@@ -121,8 +123,11 @@ class Engine:
         names = tuple(edges)
         if source is None and not names:
             raise UsageError("stream", f"say where the rows of {name} come from: a source, or edges=[...]")
+        if push not in PUSHES:
+            raise UsageError("push", f"edges send {' or '.join(PUSHES)}, not {push}")
         exchange = local_path(frames) if frames is not None else self.state / name / "exchange"
-        feed = replace(feed_of(source, format, options), edges=names, frames=exchange if names else None)
+        found = feed_of(source, format, options)
+        feed = replace(found, edges=names, frames=exchange if names else None, wants_rows=push == "rows")
         if self.catalog.stream(name) is None:
             if event_time is None:
                 raise UsageError("event-time", f"say which column tells the time of a row of {name}: event_time='...'")
@@ -276,7 +281,9 @@ class Engine:
             take_over=self.options.take_over,
             reload=lambda name: directory.keep_table(self.rows_of(known[name])),
             upstream=upstream,
-            inbox=Inbox(directory, stream, feed.edges, exchange) if exchange is not None else None,
+            inbox=None
+            if exchange is None
+            else Inbox(directory, stream, feed.edges, exchange, wants_rows=feed.wants_rows),
         )
         stepper.readable, stepper.readers = chain.queries, chain.readers
         stepper.tables = {name: directory.keep_table(self.rows_of(table)) for name, table in known.items()}

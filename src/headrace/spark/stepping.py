@@ -395,15 +395,13 @@ class Stepper:
         """Rows from the middle of the input. If it is all at edges, which send rows only until they have a plan, those
         that were seen then.
         """
-        columns = self.setting.declared.columns
-        found: list[pa.Table] = []
         middle = len(units) // 2
-        for unit in (*units[middle:], *units[:middle]):
-            for rows in self.sampled_rows(unit, version):
-                found.append(rows)
-                if sum(table.num_rows for table in found) >= SAMPLE_ROWS // 4:
-                    break
-        sample = pa.concat_tables(found) if found else conform(pa.table({}), columns)
+        found = [conform(pa.table({}), self.setting.declared.columns)]
+        for rows in (rows for unit in (*units[middle:], *units[:middle]) for rows in self.sampled_rows(unit, version)):
+            found.append(rows)
+            if sum(table.num_rows for table in found) >= SAMPLE_ROWS // 4:
+                break
+        sample = pa.concat_tables(found)
         return sample if self.inbox is None else self.inbox.sample(sample)
 
     def sampled_rows(self, unit: Unit, version: int) -> Iterator[pa.Table]:
