@@ -10,7 +10,6 @@ import random
 import shutil
 import sys
 from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,9 @@ BEGINNING = datetime(2026, 1, 5, 9, tzinfo=UTC)
 MINUTES = 6
 FILE_S = 10
 """A sensor begins a new file of its log after so many seconds."""
-PER_FILE = 300
+PER_FILE = 1_000
+CLIENTS = 300
+"""Each keeps to one host and one port of a network."""
 PORTS = (443, 443, 443, 80, 80, 25, 53, 22, 3389)
 PORT_SCANNER, SWEEPER, GUESSER = "203.0.113.7", "198.51.100.23", "192.0.2.99"
 SCHEMA = pa.schema(
@@ -48,8 +49,8 @@ def attempts_of(sensor: str, number: int) -> list[dict[str, Any]]:
         return dict(zip(SCHEMA.names, values, strict=True))
 
     found = [
-        attempt(str(IPv4Address(0x50000000 + int(3_000 * draw.random() ** 1.2) * 37)), host, draw.choice(PORTS), True)
-        for host in draw.choices(range(1, 50), k=PER_FILE)
+        attempt(f"80.0.{client // 60}.{client % 60}", 1 + client % 40, PORTS[client % len(PORTS)], True)
+        for client in draw.choices(range(CLIENTS), k=PER_FILE)
     ]
     found += [attempt(SWEEPER, 50 + (number * 2 + each) % 200, 22, False) for each in range(2)]
     if sensor == "campus" and 12 <= number < 24:

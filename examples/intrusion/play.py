@@ -1,4 +1,4 @@
-"""The whole hierarchy on one machine: python examples/intrusion/play.py SITE
+"""The whole hierarchy on one machine: python examples/intrusion/play.py SITE [MINUTES]
 
 Starts the root, the relay and the three sensors as processes, kills a sensor in the middle and starts it again, waits
 until the root has answered everything, and compares that with all attempts read in one place.
@@ -115,4 +115,4 @@ def in_order(path: Path) -> list[tuple[object, ...]]:
 
 
 if __name__ == "__main__":
-    play(Path(sys.argv[1]))
+    play(Path(sys.argv[1]), *map(int, sys.argv[2:3]))

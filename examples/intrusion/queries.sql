@@ -26,10 +26,10 @@ CREATE QUERY ssh_3m AS
 -- Who knocks often, and who is not let in.
 CREATE QUERY loud_30s AS
   SELECT source, count(*) AS attempts FROM Attempts [RANGE '30 s' SLIDE '10 s']
-  GROUP BY source HAVING count(*) >= 40;
+  GROUP BY source HAVING count(*) >= 60;
 CREATE QUERY loud_50s AS
   SELECT source, count(*) AS attempts FROM Attempts [RANGE '50 s' SLIDE '20 s']
-  GROUP BY source HAVING count(*) >= 60;
+  GROUP BY source HAVING count(*) >= 90;
 CREATE QUERY loud_3m AS
   SELECT source, count(*) AS attempts FROM Attempts [RANGE '3 min' SLIDE '1 min']
   GROUP BY source ORDER BY attempts DESC LIMIT 3;

@@ -62,7 +62,7 @@ def test_packets(headrace: CommandLine, tmp_path: Path) -> None:
     assert (found["rows"], found["groups"]) == (3_000, [10, 100])
     cases = len(KINDS) * 2
     assert len(found["quantiles"]) == cases * (1 + 3 * 3 + 2)
-    assert len(found["hitters"]) == cases * (3 * 4 + 2)
+    assert len(found["hitters"]) == cases * (3 * 4 + 3)
     for cost in (*found["quantiles"], *found["hitters"]):
         assert set(cost) == COST_KEYS
         assert min(cost[key] for key in COST_KEYS - {"traffic", "low", "high"}) > 0

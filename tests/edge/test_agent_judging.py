@@ -54,6 +54,16 @@ def test_rows_without_a_time_or_of_the_future_are_counted_and_left_out() -> None
     assert judge.cut().rows == Rows()
 
 
+def test_times_that_no_frame_can_name_are_bad() -> None:
+    """Microseconds up to 2**63 reach far beyond the year 9999."""
+    judge = Judge(stream_of(), {}, None, None)
+    found = judge.accepted(rows_at(-(2**62) // SECOND_US, 7, None, 2**62 // SECOND_US, bad=1))
+    assert [time.timestamp() for time in found["t"].to_pylist()] == [7]
+    judged = judge.cut()
+    assert judged.rows == Rows(read=5, dropped=1, bad=3)
+    assert (judged.lowest_us, judged.highest_us) == (7 * SECOND_US, 7 * SECOND_US)
+
+
 def test_without_a_clock_there_is_no_future() -> None:
     judge = Judge(stream_of(), {}, None, None)
     assert judge.accepted(rows_at(1, 10**9)).num_rows == 2

@@ -109,6 +109,13 @@ def test_orders_that_can_not_be_followed_leave_the_old_ones(tmp_path: Path) -> N
     assert told == ["new orders can't be followed: the queries call twice, which this edge does not know"]
 
 
+def test_who_reads_only_what_is_there_does_not_wait_for_better_orders(tmp_path: Path) -> None:
+    upper(tmp_path).publish(replace(orders_for(QUERIES), queries={"called": called_query()}))
+    write_files(tmp_path, 1)
+    with pytest.raises(UsageError, match="the queries call twice"):
+        make_agent(tmp_path, Mode.ONCE).run()
+
+
 TWICE = UserFunction("twice", (BIGINT,), BIGINT, lambda value: 2 * value)
 
 

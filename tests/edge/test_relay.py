@@ -344,6 +344,17 @@ def test_frames_of_two_plans_become_two(place: Place) -> None:
     assert {name: found[name] for name in expected} == expected
 
 
+def test_rows_that_came_to_nothing_stay_under_their_plan(place: Place) -> None:
+    """Else a query of the other plan would seem to have counted them."""
+    place.plans.keep(OTHER_PLAN)
+    east, north, south = split(ROWS)
+    below = [replace(east.cut(10), tables=()), north.cut(5, OTHER_PLAN)]
+    place.put(*below, south.cut(0))
+    assert place.relay.step() == 2
+    spans = [(each.header.plan, each.header.lowest_us, each.header.highest_us) for each in place.arrived()]
+    assert spans == [(each.header.plan, each.header.lowest_us, each.header.highest_us) for each in below]
+
+
 def test_plans_of_orders_are_kept_and_old_ones_forgotten(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relays, "MOST_PLANS", 1)
     place.above.publish(Orders("Trades", OTHER_PLAN))
@@ -429,6 +440,16 @@ def test_an_edge_that_is_silent_holds_nothing_back(place: Place) -> None:
     assert watermark(place) == 40, "all are silent"
 
 
+def test_an_edge_that_lives_and_has_no_rows_holds_nothing_back_for_long(place: Place) -> None:
+    edges = split(ROWS)
+    place.put(*(edge.cut(0, watermark_us=10) for edge in edges))
+    assert watermark(place) == 10
+    for time_us, expected_us in ((20, 10), (30, 10), (40, 40)):
+        place.now_us += STREAM.idle_us // 3
+        place.put(*(edge.cut(0, watermark_us=10) for edge in edges[:2]), edges[2].cut(0, watermark_us=time_us))
+        assert watermark(place) == expected_us
+
+
 def test_an_edge_whose_frames_are_parked_is_not_silent(place: Place) -> None:
     edges = split(ROWS)
     place.put(edges[0].cut(0, watermark_us=30), edges[1].cut(0, watermark_us=10), edges[2].cut(0, watermark_us=20))
@@ -445,13 +466,13 @@ def test_a_watermark_that_moves_by_itself_is_told(place: Place) -> None:
     place.put(edges[0].cut(0, watermark_us=30, ended=True), edges[1].cut(0, watermark_us=20))
     place.relay.step()
     place.now_us += STREAM.idle_us - 1
-    place.put(edges[1].cut(0))
+    place.put(edges[1].cut(0, watermark_us=25))
     place.relay.step()
     place.now_us += 1
     assert place.relay.step() == 1
     assert place.relay.step() == 0
     *_, last = place.arrived()
-    assert (last.header.watermark_us, last.tables, last.header.rows) == (20, (), Rows())
+    assert (last.header.watermark_us, last.tables, last.header.rows) == (25, (), Rows())
 
 
 def test_when_all_have_ended_the_latest_counts() -> None:

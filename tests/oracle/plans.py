@@ -1,8 +1,9 @@
-"""Random plans of queries: trees that the planner makes, and any other tree of the lattice."""
+"""Random plans of queries: trees that the planner makes, and any other tree of the lattice; rows folded in any way."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -22,6 +23,18 @@ from headrace.planner.search import Graph
 
 @st.composite
 def plans(draw: st.DrawFn, data: Data, asked: Mapping[str, Query]) -> Plan:
+    """A plan of some tree, with some partials compressed, whether it pays or not."""
+    plan = draw(trees(data, asked))
+    nodes = []
+    for each in plan.nodes:
+        open_to_both = [partial for partial in each.node.partials if partial.traits.ways and each.parent == STREAM]
+        compressed = draw(st.frozensets(st.sampled_from(open_to_both))) if open_to_both else frozenset()
+        nodes.append(replace(each, compressed=compressed))
+    return replace(plan, nodes=tuple(nodes))
+
+
+@st.composite
+def trees(draw: st.DrawFn, data: Data, asked: Mapping[str, Query]) -> Plan:
     """Plans for dear and cheap nodes, dear and cheap shipping; each query apart; one after the other; any tree."""
     costs = st.sampled_from([0.0, 1.0, 1_000.0])
     constants = Constants(node_ns=draw(costs), leaf_ns=draw(costs), slice_ns=draw(costs), ship_row_ns=draw(costs))

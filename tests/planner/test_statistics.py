@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.expressions.evaluation import Evaluation
 from headrace.planner.leaves import demand, leaves_of
 from headrace.planner.nodes import Node, union
-from headrace.planner.statistics import Sample, distinct_estimate
+from headrace.planner.statistics import Sample, distinct_estimate, meeting_estimate
 from headrace.sql import parse_script
 
 STREAM = "CREATE STREAM S (t TIMESTAMP, a BIGINT, b BIGINT, x DOUBLE) EVENT TIME t;\n"
@@ -72,3 +73,37 @@ def test_many_rare_values_are_not_underrated(distinct: int) -> None:
     truth = len(np.unique(rows))
     counts = np.unique_counts(rng.choice(rows, 20_000, replace=False)).counts
     assert distinct_estimate(counts, len(rows)) == pytest.approx(truth, rel=0.5)
+
+
+def met(values: npt.NDArray[np.int64], places: int) -> float:
+    """The share of the rows that find their own value, row by row."""
+    of_value = np.random.default_rng(5).integers(0, places, values.max() + 1)
+    last: dict[int, int] = {}
+    found = 0
+    for value in values.tolist():
+        found += last.get(of_value[value]) == value
+        last[of_value[value]] = value
+    return found / len(values)
+
+
+@pytest.mark.parametrize("distinct", [10, 1_000, 5_000, 20_000, 1_000_000])
+@pytest.mark.parametrize("skew", [0.0, 1.0, 1.5])
+@pytest.mark.parametrize("sampled", [2_000, 40_000])
+def test_how_many_rows_find_their_like(distinct: int, skew: float, sampled: int) -> None:
+    rng, rows, places = np.random.default_rng(2), 40_000, 1 << 12
+    shares = (1.0 + np.arange(distinct)) ** -skew
+    values = rng.choice(distinct, rows, p=shares / shares.sum())
+    counts = np.unique_counts(rng.choice(values, sampled, replace=False)).counts
+    assert meeting_estimate(counts, rows, places) == pytest.approx(met(values, places), abs=0.2)
+
+
+def test_nobody_finds_a_like_among_no_rows() -> None:
+    assert meeting_estimate(np.zeros(0, np.intp), 0.0, 8) == 0.0
+    assert meeting_estimate(np.ones(1, np.intp), 1.0, 8) == 0.0
+    assert sample(5, 5).repeats(node("SELECT count(*) FROM S [RANGE 60] WHERE x > 2"), 8) == 0.0
+
+
+def test_rows_of_one_slice_do_not_meet_those_of_the_next() -> None:
+    whole, groups = sample(5_000, 5_000), "SELECT b, count(*) FROM S [RANGE {}] GROUP BY b"
+    assert whole.repeats(node(groups.format(60)), 64) < whole.repeats(node(groups.format(60)), 1_024)
+    assert whole.repeats(node(groups.format(1)), 1 << 16) < whole.repeats(node(groups.format(60)), 1 << 16)

@@ -21,22 +21,52 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """A way to fold rows: additions for a row that finds one of its own value in a small table, and for another."""
+
+    again: float
+    new: float
+
+    def additions(self, repeats: float) -> float:
+        """Of a row, if such a share of them finds its like."""
+        return repeats * self.again + (1.0 - repeats) * self.new
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Of a kind that counts what is the same: rows as they come, or equal ones put together first [UDAF 4.2]."""
+
+    buffer: Way
+    compress: Way
+
+    def is_compressed(self, repeats: float) -> bool:
+        """Whether it pays to put equal rows together first."""
+        return self.compress.additions(repeats) < self.buffer.additions(repeats)
+
+    def additions(self, repeats: float) -> float:
+        """Of a row, by the cheaper way."""
+        return (self.compress if self.is_compressed(repeats) else self.buffer).additions(repeats)
+
+
+@dataclass(frozen=True, slots=True)
 class Traits:
     """What the planner may know of a kind of partial: the cost of folding a row and of combining two, in additions.
 
     When two results are the same: exact; close (DOUBLE sums, by 1e-9 of the sum of magnitudes); or each within `error`
     of the truth: of the rank for quantiles, of the value for buckets, of the number of values, or of the total weight.
-
-    A kind that counts what is the same can let equal rows meet before it folds them: that costs `compress` for a row.
     """
 
-    fold: float
+    fold: float | Ways
     combine: float
     state_bytes: int
     equality: str = "exact"
     error: float = 0.0
     items: Items | None = None
-    compress: float | None = None
+
+    @property
+    def ways(self) -> Ways | None:
+        """To fold rows, where there is a choice."""
+        return self.fold if isinstance(self.fold, Ways) else None
 
 
 KINDS: Mapping[str, Traits] = {
@@ -54,7 +84,9 @@ KINDS: Mapping[str, Traits] = {
     "quantiles": Traits(15, 600, 40, "bounded", 0.01, Items(False, 1_200, 16, 8)),
     "buckets": Traits(12, 400, 50, "bounded", 0.01, Items(True, 300, 8, 3)),
     "distinct": Traits(12, 120, 12, "bounded", 0.05, Items(True, 384, 16, 10)),
-    "counters": Traits(30, 400, 24, "bounded", 0.004, Items(True, 256, 80, 20), 2),
+    "counters": Traits(
+        Ways(buffer=Way(8, 33), compress=Way(2, 38)), 400, 24, "bounded", 0.004, Items(True, 256, 80, 20)
+    ),
 }
 PARTIALS_OF: Mapping[str, tuple[str, ...]] = {
     "count": ("count",),

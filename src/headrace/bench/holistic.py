@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from headrace.bench.holistic_hitters import LOW_SKETCH, Accuracy, accuracies, hitter_costs
+from headrace.bench.holistic_hitters import COUNTING, LOW_SKETCH, Accuracy, accuracies, hitter_costs
 from headrace.bench.holistic_quantiles import MERGES, ROOMS, TINY, VARIANTS, Merged, merged_errors, quantile_costs
 from headrace.bench.holistic_traffic import GK, KINDS, SKEWED, UNIFORM, Cost, draw
 from headrace.kernel.sketches.gk import HEAVY
@@ -128,7 +128,7 @@ def extremes_lose(measured: Measured) -> Finding:
         for groups in measured.groups:
             costs = of_case(measured.hitters, traffic, groups)
             whole = cheapest(each for each in costs if each.low == LOW_SKETCH)
-            pairs = cheapest(each for each in costs if each.low not in (LOW_SKETCH, "counters"))
+            pairs = cheapest(each for each in costs if each.low not in (LOW_SKETCH, *COUNTING))
             ratios.append(f"{traffic} {groups:,} {whole.total_ns / pairs.total_ns:.2f}")
             holds &= whole.total_ns > pairs.total_ns
     return Finding(
@@ -143,7 +143,7 @@ def extremes_lose(measured: Measured) -> Finding:
 def compress_adaptive_wins(measured: Measured) -> Finding:
     holds, here = True, []
     for groups in measured.groups:
-        costs = [each for each in of_case(measured.hitters, SKEWED, groups) if each.low != "counters"]
+        costs = [each for each in of_case(measured.hitters, SKEWED, groups) if each.low not in COUNTING]
         best, named = cheapest(costs), cheapest(each for each in costs if is_compress_adaptive(each))
         holds &= best is named
         here.append(f"{groups:,} groups {told(best)}" + ("" if best is named else f" ({told(named)})"))

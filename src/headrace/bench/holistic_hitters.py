@@ -30,6 +30,8 @@ from headrace.model.errors import UsageError
 
 THRESHOLDS = (64, 128, 256)
 LOW_SKETCH, COUNTERS = "low sketch", "counters"
+COUNTING: Mapping[str, Counters] = {COUNTERS: Counters(), "counters, compress": Counters(is_compressed=True)}
+"""Packets counted as they come, or equal ones put together first: what the planner chooses between."""
 HIGH_OF_PAIRS: Mapping[str, HighStrategy] = {
     "direct": Direct(),
     **{f"adaptive {threshold}": Adaptive(threshold=threshold) for threshold in THRESHOLDS},
@@ -44,8 +46,11 @@ MOST_GROUPS = 100
 
 def hitter_costs(traffic: Traffic) -> Iterator[Cost]:
     lows = {name: low_level(traffic, name, strategy) for name, strategy in LOW.items()}
-    counting = batched(traffic, COUNTERS, partial(count_batch, traffic), Counters().combine)
-    return time_levels(traffic, {**lows, COUNTERS: counting})
+    counting = {
+        name: batched(traffic, name, partial(count_batch, traffic, summary), summary.combine)
+        for name, summary in COUNTING.items()
+    }
+    return time_levels(traffic, {**lows, **counting})
 
 
 def low_level(traffic: Traffic, name: str, strategy: LowStrategy) -> Low:
@@ -61,9 +66,9 @@ def run_high(traffic: Traffic, strategy: HighStrategy, shipped: Shipped) -> Held
     return strategy.run(shipped, traffic.group_count)
 
 
-def count_batch(traffic: Traffic, batch: slice) -> Columns:
+def count_batch(traffic: Traffic, summary: Counters, batch: slice) -> Columns:
     keys, lengths = pa.array(traffic.keys[batch]), pa.array(traffic.lengths[batch])
-    return Counters().lift(traffic.groups[batch], traffic.group_count, keys, lengths)
+    return summary.lift(traffic.groups[batch], traffic.group_count, keys, lengths)
 
 
 # Space and accuracy [UDAF figures 10 and 11]
@@ -99,7 +104,7 @@ def accuracies(kind: str, rows: int, group_count: int) -> Iterator[Accuracy]:
         for high, strategy in HIGH_OF_PAIRS.items():
             held = strategy.run(shipped, group_count)
             yield accuracy(traffic, high, exact, partial(top_of_sketches, held), held.nbytes)
-        states = pa.concat_arrays([count_batch(traffic, batch)[0] for batch in traffic.batches])
+        states = pa.concat_arrays([count_batch(traffic, COUNTING[COUNTERS], batch)[0] for batch in traffic.batches])
         (summaries,) = Counters().combine(traffic.every_group(), group_count, (states,))
         yield accuracy(traffic, COUNTERS, exact, partial(top_of_counters, summaries), summaries.nbytes)
 

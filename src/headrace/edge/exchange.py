@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from headrace.edge.frames import Frame, Header, read_header
+from headrace.edge.frames import Header, read_header
 from headrace.edge.orders import Orders, from_text, to_text
 from headrace.model.errors import UsageError
 from headrace.spark.disk import digest, make_folder, read_file, write_file
@@ -100,6 +100,3 @@ class DirectoryExchange:
 
 def header_of(path: Path) -> Header:
     return read_header(path.read_bytes())
-
-
-__all__ = ["DirectoryExchange", "Exchange", "Frame", "FullError", "header_of"]

@@ -110,10 +110,15 @@ class Header:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Without tables it is a sign of life."""
+    """Without rows it is a sign of life."""
 
     header: Header
     tables: tuple[pa.Table, ...] = ()
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows were counted under its plan. Those that no query wants come to no table."""
+        return self.header.highest_us is not None or bool(self.tables)
 
 
 # Bytes

@@ -145,7 +145,10 @@ class LevelOne:
             operand.take(source)
         for shared in self.shared:
             self.hold(shared.feed(piece))
-        self.hold((place, fold_all(node, piece.kept(node.keep))) for place, node in self.folded.items())
+        self.hold(
+            (place, fold_all(node, piece.kept(node.keep), self.plan.nodes[place].compressed))
+            for place, node in self.folded.items()
+        )
 
     def coded(self, rows: pa.Table) -> StreamRows:
         evaluation, positions = self.joiner.batch(rows)

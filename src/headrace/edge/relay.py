@@ -96,7 +96,7 @@ class PlanKeeping:
 
 @dataclass(slots=True)
 class Taken:
-    """Frames that become one: leading runs of each edge's, and of one plan, but that those without tables fit any."""
+    """Frames that become one: leading runs of each edge's, and of one plan, but that those without rows fit any."""
 
     ledger: Ledger
     frames: list[Frame] = field(default_factory=list)
@@ -111,8 +111,8 @@ class Taken:
 
     @property
     def plans(self) -> list[str | None]:
-        """Of the frames with tables; all the same."""
-        return [frame.header.plan for frame in self.frames if frame.tables]
+        """Of the frames with rows; all the same."""
+        return [frame.header.plan for frame in self.frames if frame.has_rows]
 
     def tables(self, stream: str) -> tuple[pa.Table, ...]:
         """Combined, one row for each node, slice, cell and group; rows as they are one after the other."""
@@ -190,7 +190,7 @@ class Relay:
         return found
 
     def waiting(self) -> Iterator[tuple[Path, Header]]:
-        """Frames of edges that are known. Whoever has one here is not silent."""
+        """Frames of edges that are known. Whoever has news here is not silent."""
         paths = list(self.inbox.waiting())
         self.headers = {path: self.headers[path] for path in paths if path in self.headers}
         for path in paths:
@@ -201,8 +201,14 @@ class Relay:
                 self.refuse(path, problem)
                 continue
             header = self.headers[path]
-            self.heard_us[header.edge] = self.clock()
+            if self.has_news(header):
+                self.heard_us[header.edge] = self.clock()
             yield path, header
+
+    def has_news(self, header: Header) -> bool:
+        """Whether there are rows in it, or its edge is further. One that only lives is idle, as at the root."""
+        known_us = self.ledger.get(header.edge, EdgeState()).watermark_us
+        return header.rows.read > 0 or latest(known_us, header.watermark_us) != known_us
 
     def checked_header(self, path: Path) -> Header:
         header = header_of(path)
@@ -220,7 +226,7 @@ class Relay:
             data = path.read_bytes()
             frame = from_bytes(data)
             plan = frame.header.plan
-            if frame.tables and found.plans and plan != found.plans[0]:
+            if frame.has_rows and found.plans and plan != found.plans[0]:
                 return False
             if frame.tables and plan is None:
                 found.rows += check_rows(frame, self.stream)

@@ -53,7 +53,7 @@ def compute(node: Node, source: Source) -> NodePartials:
 def fold_all(node: Node, source: Source, compressed: frozenset[Partial] = frozenset()) -> NodePartials:
     """From the rows that the node keeps; others than those do no harm where it keeps several predicates' rows.
 
-    For the partials in `compressed` equal rows meet before they are folded.
+    For the partials in `compressed` equal rows are put together before they are folded.
     """
     placed = place_rows(node, source)
     states = fold_states(ordered_partials(node), source, placed.slots, placed.count, compressed)

@@ -19,7 +19,7 @@ STREAM = -1
 class PlannedNode:
     """A node in its place: computed from `parent`, an earlier node of the plan or STREAM.
 
-    Before rows of the stream are folded into the partials in `compressed`, those that are the same meet.
+    Before rows of the stream are folded into the partials in `compressed`, equal ones are put together.
     """
 
     node: Node

@@ -21,6 +21,8 @@ from headrace.windows import Boundaries, slices_holding
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 MOST_KEYS = 1 << 62
+RARE = 2
+"""How often a sample tells nothing yet of how often the value comes."""
 
 
 class Coded(NamedTuple):
@@ -65,6 +67,23 @@ def equal_rarity_estimate(seen: float, once: float, twice: float, growth: float)
     return seen - unseen * math.expm1(-expected * (growth - 1.0))
 
 
+def meeting_estimate(counts: npt.NDArray[np.intp], total_rows: float, places: float) -> float:
+    """The share of `total_rows` rows that find one of their own value in a table where the last comer has the place,
+    from how often each value occurs in a sample of them.
+
+    From one row of a value that comes c times to its next there are total_rows / c others, and each takes the place
+    away with a chance of 1 / places. Values seen once or twice are taken for equally rare.
+    """
+    if not len(counts):
+        return 0.0
+    others = total_rows / places
+    often = counts[counts > RARE] * max(1.0, total_rows / float(counts.sum()))
+    rare_rows = max(0.0, total_rows - float(often.sum()))
+    rare = max(1.0, rare_rows / max(1.0, distinct_estimate(counts, total_rows) - len(often)))
+    met = float(((often - 1.0) * often / (often + others)).sum()) + rare_rows * (rare - 1.0) / (rare + others)
+    return met / total_rows
+
+
 class Sample:
     """Rows drawn from one batch of `batch_rows` rows. What nodes have in common is computed once."""
 
@@ -104,17 +123,14 @@ class Sample:
         return found
 
     def repeats(self, node: Node, places: int) -> float:
-        """The share of the rows of a batch that find one of their own triple in a table of so many places, where the
-        last comer has the place. Tried with the sample: of its rows that are not the first of a triple, how many do.
+        """The share of the rows of a batch that find one of their own triple in a table of so many places. Rows come
+        slice after slice.
         """
         key = node, places
         if key not in self.known_repeats:
-            codes, size = compact(self.keys(node)[self.kept(node.keep)])
-            taken = np.random.default_rng(0).integers(places, size=size)[codes]
-            in_turn = codes[np.argsort(taken, kind="stable")]
-            found, again = np.count_nonzero(in_turn[1:] == in_turn[:-1]), len(codes) - size
-            first = self.rows(node) / (self.batch_rows * self.selectivity(node.keep)) if again else 1.0
-            self.known_repeats[key] = found / again * (1.0 - first) if again else 0.0
+            counts = np.unique_counts(self.keys(node)[self.kept(node.keep)]).counts
+            in_slice = places * max(1, self.slices(node.boundaries).size)
+            self.known_repeats[key] = meeting_estimate(counts, self.batch_rows * self.selectivity(node.keep), in_slice)
         return self.known_repeats[key]
 
     def keys(self, node: Node) -> Codes:

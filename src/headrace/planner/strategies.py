@@ -18,14 +18,14 @@ def strategy(partial: Partial, planned: PlannedNode, cost: Cost) -> str | None:
         return None
     items = cost.items(partial, planned.node)
     is_exact = partial.kind in ALWAYS_EXACT or items < max(EXACT.get(partial.kind, 0), partial.size)
-    parts = [] if partial.traits.compress is None or planned.parent != STREAM else [folding(partial, planned, cost)]
+    parts = [] if partial.traits.ways is None or planned.parent != STREAM else [folding(partial, planned, cost)]
     parts += ["exact" if is_exact else "sketch", f"about {max(1, round(items)):,} items"]
     return ", ".join(parts)
 
 
 def folding(partial: Partial, planned: PlannedNode, cost: Cost) -> str:
-    """In skewed data the same items come again and again: equal rows meet in a small table, and few are left to count
-    (compress). In uniform data hardly two meet: rows are counted as they come (buffer).
+    """In skewed data the same items come again and again: equal rows are put together in a small table, and few are
+    left to count (compress). In uniform data hardly two meet there: rows are counted as they come (buffer).
     """
     how = "compress" if partial in planned.compressed else "buffer"
-    return f"{how} as {percent(cost.repeats(partial, planned.node))} of rows meet their like"
+    return f"{how} as {percent(cost.repeats(partial, planned.node))} of the rows repeat"

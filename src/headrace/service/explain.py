@@ -19,7 +19,7 @@ from headrace.model.errors import UsageError, nearest
 from headrace.model.query import Query
 from headrace.model.schema import Stream, Table
 from headrace.planner.changing import add_query
-from headrace.planner.cost import Constants, Cost
+from headrace.planner.cost import FOR_EDGES, Constants, Cost
 from headrace.planner.explain import PlanDescription, explain_addition
 from headrace.planner.explain import explain as describe
 from headrace.planner.leaves import demand
@@ -116,8 +116,9 @@ def explain(
       headrace explain /tmp/queries.sql --data /tmp/trades --query otf_low_002
       headrace explain JOB.toml --topology TOPOLOGY.toml
     """
-    setting = Setting(batch_rows, seed, read_constants(constants))
-    script, rows_of = given(queries, folder, functions, batch_rows)
+    script, rows_of, is_at_edges = given(queries, folder, functions, batch_rows)
+    usual = FOR_EDGES if is_at_edges or topology_file is not None else Constants()
+    setting = Setting(batch_rows, seed, usual if constants is None else read_constants(constants))
     chosen = [named.name for named in choose(script, names)] if names else []
     added = None if addition is None else parse_query(addition, script.catalog)
     topology = None if topology_file is None else parse_topology(read_text(topology_file), topology_file)
@@ -137,12 +138,12 @@ def explain(
             placement.print()
 
 
-def given(queries: str, folder: Path | None, functions: str | None, batch_rows: int) -> tuple[Script, RowsOf]:
-    """The queries, and how to come by rows: from the data folder, or as the job says."""
+def given(queries: str, folder: Path | None, functions: str | None, batch_rows: int) -> tuple[Script, RowsOf, bool]:
+    """The queries, how to come by rows (from the data folder, or as the job says), and whether edges have them."""
     if not queries.endswith(".toml"):
         if folder is None:
             raise click.UsageError("a script needs --data: a plan depends on what the data are like")
-        return load(queries, folder, read_functions(functions)), partial(read_relation, folder)
+        return load(queries, folder, read_functions(functions)), partial(read_relation, folder), False
     from headrace.service.jobs import check_inputs, read_job, script_of, some_rows
 
     if folder is not None or functions is not None:
@@ -150,7 +151,7 @@ def given(queries: str, folder: Path | None, functions: str | None, batch_rows: 
     job = read_job(Path(queries))
     script = script_of(job)
     check_inputs(job, script.catalog)
-    return script, lambda relation: some_rows(job, relation, batch_rows)
+    return script, lambda relation: some_rows(job, relation, batch_rows), bool(job.edges)
 
 
 def columns() -> int:
@@ -159,10 +160,8 @@ def columns() -> int:
     return min(max(shutil.get_terminal_size().columns, NARROW), WIDE)
 
 
-def read_constants(path: str | None) -> Constants:
+def read_constants(path: str) -> Constants:
     """The constants of a JSON object that has all of them and nothing else."""
-    if path is None:
-        return Constants()
     try:
         found = json.loads(read_text(path))
     except json.JSONDecodeError as problem:

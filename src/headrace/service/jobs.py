@@ -31,6 +31,7 @@ from headrace.service.job_file import value_of as checked_value
 from headrace.service.scripts import check_report, read_functions, read_script, read_text
 from headrace.spark.directory import check_free
 from headrace.spark.disk import check_writable, local_path
+from headrace.spark.edges import kept_sample
 from headrace.spark.inputs import BadFile, Source, cut, list_files, read, read_table
 from headrace.spark.registry import Quotas
 from headrace.sql import Script, format_query
@@ -298,6 +299,15 @@ def check_outputs(job: Job, catalog: Catalog, *, take_over: bool = False) -> Non
 # Rows without an engine
 
 
+def sent_rows(job: Job, stream: Stream) -> pa.Table:
+    """What edges sent before they had a plan."""
+    rows = kept_sample(job.state / stream.name)
+    if rows is None:
+        hint = "headrace run JOB gets some from them; or give a script and --data"
+        raise DataError("no-data", f"the rows of {stream.name} are at its edges, and none has sent any yet", hint=hint)
+    return rows
+
+
 def some_rows(job: Job, relation: Stream | Table, most: int) -> pa.Table:
     """All rows of a table; of a stream the first ones, file by file, about as many as asked. Bad files are left out if
     the engine would leave them out.
@@ -306,7 +316,7 @@ def some_rows(job: Job, relation: Stream | Table, most: int) -> pa.Table:
         return read_table(job.tables[relation.name.lower()], relation)
     source = job.streams[relation.name.lower()]
     if source is None:
-        raise DataError("no-data", f"the rows of {relation.name} are at its edges", hint="headrace run plans for them")
+        return sent_rows(job, relation)
     columns = [column.name for column in relation.columns]
     found = [conform(pa.table({}), relation.columns)]
     count = 0

@@ -47,7 +47,7 @@ class Outcome:
         directory, stream = self.step.setting.directory, self.step.setting.declared
         had_clock = before is not None and before.clock_us is not None
         known = before.partitions if before else {}
-        highest_us = counted.highest_us | highest_of(journal.frames, stream)
+        highest_us = counted.highest_us | highest_of(journal.frames, stream, known)
         partitions = moved_partitions(known, highest_us, journal.clock_us, not had_clock)
         partitions = with_edges(partitions, self.step.setting.edges, from_json(journal.edges), journal.clock_us)
         watermark_us = moved_watermark(journal.watermark_us, partitions, journal, stream)

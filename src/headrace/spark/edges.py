@@ -144,14 +144,12 @@ class Inbox:
 
     def sample(self, rows: pa.Table) -> pa.Table:
         """Rows to plan for, kept for the time when edges send none any more."""
-        kept = self.directory.root / SAMPLE
-        if rows.num_rows:
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_file(sink, rows.schema) as writer:
-                writer.write_table(rows.slice(0, SAMPLE_ROWS).combine_chunks())
-            write_file(kept, bytes(sink.getvalue()))
-        elif kept.exists():
-            return pa.ipc.open_file(pa.py_buffer(kept.read_bytes())).read_all()
+        if not rows.num_rows:
+            return kept_sample(self.directory.root) or rows
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows.slice(0, SAMPLE_ROWS).combine_chunks())
+        write_file(self.directory.root / SAMPLE, bytes(sink.getvalue()))
         return rows
 
     def all_ended(self, ledger: Ledger) -> bool:
@@ -163,6 +161,12 @@ class Inbox:
             self.exchange.keep_table(read_file(self.directory.root / "tables" / f"{name}.arrow", name))
         asked = None if self.wants_rows else plan
         self.exchange.publish(Orders(self.stream.name, asked, registry.values, tables, self.wants_rows))
+
+
+def kept_sample(root: Path) -> pa.Table | None:
+    """The rows that a root keeps to plan for, if it has seen any."""
+    path = root / SAMPLE
+    return pa.ipc.open_file(pa.py_buffer(path.read_bytes())).read_all() if path.exists() else None
 
 
 def taken_frame(frame: Frame, name: str) -> TakenFrame:
@@ -195,13 +199,17 @@ def spans_of(frames: Iterable[TakenFrame]) -> Iterator[Span]:
             yield Span(frame.plan, frame.lowest_us, frame.highest_us + 1)
 
 
-def highest_of(frames: Iterable[TakenFrame], stream: Stream) -> dict[str, int]:
-    """Of each edge that sent rows the time that its watermark stands for. A relay may not have one yet."""
+def highest_of(frames: Iterable[TakenFrame], stream: Stream, known: Mapping[str, Partition]) -> dict[str, int]:
+    """Of each edge that sent rows, or is further than it was, the time that its watermark stands for. A relay may not
+    have one yet. One that only lives is as idle as one that does not.
+    """
     found: dict[str, int] = {}
     for frame in frames:
-        if frame.read:
-            time_us = BEGINNING_US if frame.watermark_us is None else frame.watermark_us + stream.lateness_us
-            found[KEY + frame.edge] = max(found.get(KEY + frame.edge, BEGINNING_US), time_us)
+        key = KEY + frame.edge
+        time_us = BEGINNING_US if frame.watermark_us is None else frame.watermark_us + stream.lateness_us
+        before_us = known[key].highest_us if key in known else BEGINNING_US
+        if frame.read or time_us > before_us:
+            found[key] = max(found.get(key, BEGINNING_US), time_us)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from random import Random
@@ -15,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.sketches.counters import Counters, hitters, top
+from headrace.kernel.sketches.counters import Counters, compressed, hitters, top
+from headrace.kernel.sketches.items import coded
 from headrace.kernel.sketches.packing import STATE
 from headrace.model.arrow import arrow_type
 from headrace.model.errors import DataError, HeadraceError
@@ -115,6 +117,40 @@ def test_exact_summaries_are_equal_bytes_in_any_order_and_grouping(data_type: Da
     at_once = lifted([(0, value, weight) for _, value, weight in rows], 1, data_type, summary)
     shuffled = random.sample(rows, len(rows))
     assert merged(lifted(shuffled, 6, data_type, summary), summary, random).equals(at_once)
+
+
+@kinds
+@examples
+@given(st.data())
+def test_rows_that_are_put_together_first_are_the_same_bytes(data_type: DataType, data: st.DataObject) -> None:
+    rows, summary = data.draw(rows_of(data_type)), Counters(data.draw(st.integers(1, 8)))
+    states = lifted(rows, 6, data_type, replace(summary, is_compressed=True))
+    assert states.equals(lifted(rows, 6, data_type, summary))
+
+
+@pytest.mark.parametrize("distinct", [1, 50, 3_000, 10**9])
+@pytest.mark.parametrize("slots", [1, 7, 400])
+def test_rows_that_push_each_other_out_are_the_same_bytes(slots: int, distinct: int) -> None:
+    """In a table of as many places as rows, many values share a place."""
+    rng = np.random.default_rng(distinct)
+    places, values = rng.integers(0, slots, 5_000), pa.array(rng.integers(-distinct, distinct, 5_000))
+    weights = pa.array(rng.integers(-1, 4, 5_000))
+    plain = Counters(64).lift(places, slots, values, weights)
+    assert Counters(64, is_compressed=True).lift(places, slots, values, weights) == plain
+
+
+def test_equal_rows_become_one() -> None:
+    """
+    slot    0  0  1  0  1  0
+    value   5  5  5  5  5  6
+    weight  1  2  4  0  8  MAX
+    """
+    slots, values = np.array([0, 0, 1, 0, 1, 0]), coded(pa.array([5, 5, 5, 5, 5, 6]))
+    found, items, weights = compressed(slots, values, np.array([1, 2, 4, 0, 8, MAX_BIGINT]))
+    assert list(zip(found, items.codes, weights, strict=True)) == [(0, 5, 3), (1, 5, 12), (0, 6, MAX_BIGINT)]
+    slots, values = np.zeros(100_000, np.int64), coded(pa.array(np.arange(100_000) % 1_000))
+    found, _, weights = compressed(slots, values, np.ones(100_000, np.int64))
+    assert (len(found), weights.sum()) == (1_000, 100_000)
 
 
 def test_a_thousand_merges_keep_the_bounds() -> None:

@@ -45,7 +45,7 @@ ROUNDING = 1 - 2.0**-51
 class Counters:
     """For heavy hitters above a share of phi of the total, `capacity` is at least 1 / phi.
 
-    Where many rows are the same, `is_compressed` lets those meet before they are counted; the states are the same.
+    If `is_compressed`, equal rows are put together before they are counted. The states are the same.
     """
 
     capacity: int = COUNTERS
