@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ from headrace.edge.decoding import BLOCK_BYTES, MOST_LINE_BYTES, MOST_MESSAGE_BY
 from headrace.edge.knowledge import Mark
 from headrace.edge.sources import FileSource, RowSource
 from headrace.model.errors import DataError, UsageError
-from headrace.spark.inputs import Source
+from headrace.spark.inputs import Source, parquet
 from tests.edge.agents import STREAM, in_any_order, sent_rows, write_files
 from tests.spark.files import SCHEMA, batches
 
@@ -70,6 +71,24 @@ def test_files_are_read_on_from_any_mark(seed: int, tmp_path: Path) -> None:
             skipped = found.table["t"].to_pylist() if found else []
             rows += [row for row in sent_rows(4) if row["t"] in skipped]
     assert in_any_order(rows) == in_any_order(sent_rows(4))
+
+
+@pytest.mark.parametrize("columns", [(["t"], COLUMNS), (COLUMNS, ["t"])])
+def test_pieces_end_at_the_same_rows_whatever_the_columns(
+    columns: tuple[list[str], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow ends a batch where the dictionary of a row group ends, if a column was written with one."""
+    monkeypatch.setattr(parquet, "PIECE_ROWS", 10)
+    rows = pa.Table.from_pylist(sent_rows(4), schema=SCHEMA)
+    encoded = rows.set_column(1, "k", rows["k"].dictionary_encode())
+    pq.write_table(encoded, tmp_path / "one.parquet", row_group_size=7)
+    source = FileSource(Source(str(tmp_path)), STREAM, {}, None, quiet)
+    first = source.take(columns[0], 0)
+    assert first is not None
+    times = first.table["t"].to_pylist()
+    while (found := source.take(columns[1], 0)) is not None:
+        times += found.table["t"].to_pylist()
+    assert times == rows["t"].to_pylist()
 
 
 def test_lines_of_text_are_read_on_too(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ from headrace.service.failures import DETAILS, TaskError, is_lost, translated
 from headrace.service.init import FILES
 from headrace.service.jobs import engine_of, read_job
 from headrace.service.live import LINE_S, Lines, line_of, short_duration, summarise, watching
-from headrace.service.run import Work, drive, opened, signals, tell_rejected
+from headrace.service.run import drive, opened, tell_rejected
+from headrace.service.working import Work, stopped_by_signals
 from headrace.spark.context import ResultFolder
 from headrace.spark.directory import Owner, check_free, prepare
 from headrace.spark.progress import Progress
@@ -163,10 +164,12 @@ def handlers() -> Iterator[None]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.usefixtures("handlers")
 def test_the_first_signal_lets_the_step_finish_and_the_second_does_not(number: signal.Signals, quiet: Console) -> None:
-    running: Any = SimpleNamespace(stopping=threading.Event())
-    with pytest.raises(KeyboardInterrupt), signals(running, quiet, threading.Event()):  # noqa: PT012 - both signals come inside
+    stopping = threading.Event()
+    stopped = stopped_by_signals(stopping, quiet, "stopping after this step")
+    with pytest.raises(KeyboardInterrupt), stopped as asked:  # noqa: PT012 - both signals come inside
         signal.raise_signal(number)
-        assert running.stopping.is_set()
+        assert stopping.is_set()
+        assert asked.is_set()
         assert "stopping after this step" in written(quiet)
         signal.raise_signal(number)
 

@@ -18,14 +18,14 @@ from headrace.edge.exchange import DirectoryExchange
 from headrace.edge.forwarding import Work, work_for
 from headrace.edge.frames import Frame, Header, to_bytes
 from headrace.edge.frames import Rows as Counts
-from headrace.edge.ledger import from_json
+from headrace.edge.ledger import EdgeState, from_json
 from headrace.edge.orders import Orders
 from headrace.model.arrow import arrow_type
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.spark.context import ResultFolder, Setting
 from headrace.spark.directory import prepare
-from headrace.spark.edges import Inbox, holding_back
+from headrace.spark.edges import Inbox, holding_back, plans_to_keep
 from headrace.spark.local import InProcess
 from headrace.spark.records import Commit
 from headrace.spark.registry import ask
@@ -344,6 +344,13 @@ def edge_frames(root: Root, edge: Edge) -> list[Frame]:
     before = len(edge.frames) - 1
     sent(root, edge, 2)
     return edge.frames[before:]
+
+
+def test_a_plan_that_came_back_is_kept_for_who_may_have_it() -> None:
+    east = EdgeState(plan="b")
+    assert plans_to_keep(("a", "b", "a"), "c", {"east": east}, ["east"]) == ("b", "a", "c")
+    assert plans_to_keep(("b", "a", "c"), "c", {"east": replace(east, plan="c")}, ["east"]) == ("c",)
+    assert plans_to_keep(("a",), "b", {}, ["east"]) == ("a", "b")
 
 
 def test_without_queries_edges_send_nothing_but_counts(root: Root) -> None:

@@ -7,10 +7,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 
+import pyarrow as pa
+
 from headrace.edge.decoding import bad_rows
 from headrace.edge.knowledge import Mark, Reading, looks
 from headrace.model.schema import Stream
-from headrace.spark.inputs import BadFile, InputFile, Rows, Source, cut, list_files, read
+from headrace.spark.inputs import BadFile, InputFile, Rows, Source, Unit, cut, list_files, parquet, read
 from headrace.spark.seen import Look
 
 UNIT_BYTES = 4 << 20
@@ -129,7 +131,7 @@ class FileSource:
             units = cut(self.source, begun.file, self.stream, begun.unit_bytes)
             for number in range(begun.unit, len(units)):
                 skipped = begun.piece if number == begun.unit else 0
-                for place, rows in enumerate(read(self.source, units[number], self.stream, self.columns)):
+                for place, rows in enumerate(self.pieces_of(units[number], self.columns)):
                     if place >= skipped:
                         self.reading = begun._replace(unit=number, piece=place + 1)
                         yield rows
@@ -140,7 +142,29 @@ class FileSource:
         else:
             self.finish(begun.file)
 
+    def pieces_of(self, unit: Unit, columns: Collection[str]) -> Iterator[Rows]:
+        """They are counted, so they must end at the same rows whatever the columns."""
+        found = read(self.source, unit, self.stream, columns)
+        return whole_pieces(found, parquet.PIECE_ROWS) if self.source.format == "parquet" else found
+
     def finish(self, file: InputFile) -> None:
         self.seen |= looks([file])
         self.finished.append(file)
         self.reading = None
+
+
+def whole_pieces(pieces: Iterator[Rows], count: int) -> Iterator[Rows]:
+    """Arrow reads so many rows at a time, but gives them apart where a dictionary of some column ends."""
+    held: list[Rows] = []
+    for rows in pieces:
+        held.append(rows)
+        if sum(each.table.num_rows + each.rejected.num_rows for each in held) >= count:
+            yield joined(held)
+            held = []
+    if held:
+        yield joined(held)
+
+
+def joined(pieces: Collection[Rows]) -> Rows:
+    table = pa.concat_tables([rows.table for rows in pieces]).combine_chunks()
+    return Rows(table, pa.concat_tables([rows.rejected for rows in pieces]))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import rich_click as click
 from rich.console import Console
@@ -21,7 +18,7 @@ from headrace.model.errors import DataError, printable
 from headrace.model.time import format_timestamp
 from headrace.service.agent_file import agent_of, read_agent_file
 from headrace.service.live import LINE_S, REFRESH_S, counted, say
-from headrace.service.run import SIGNALS, Work
+from headrace.service.working import Work, stopped_by_signals
 
 SHORT_PLAN = 8
 UNITS = ("bytes", "KB", "MB", "GB", "TB")
@@ -71,31 +68,11 @@ def drive(agent: Agent, console: Console, quiet: bool) -> None:
     """Run it in a thread of its own, show how it goes, and wait for its end or for a signal."""
     work = Work(agent.run)
     rate = Rate()
-    with signals(agent, console), watching(console, quiet) as show:
+    stopped = stopped_by_signals(agent.stopping, console, "stopping after a last frame")
+    with stopped, watching(console, quiet) as show:
         while not work.wait(REFRESH_S):
             progress = agent.progress()
             show(line_of(progress, rate(progress.rows.read)))
-
-
-@contextmanager
-def signals(agent: Agent, console: Console) -> Iterator[None]:
-    """The first signal lets it cut a last frame; the second does not."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        if agent.stopping.is_set():
-            raise KeyboardInterrupt
-        agent.stopping.set()
-        say(console, "stopping after a last frame; once more stops at once")
-
-    before = {number: signal.signal(number, stop) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # What is shown

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 
 import rich_click as click
 from rich.console import Console
@@ -25,7 +22,7 @@ from headrace.service.edge import short_size, watching
 from headrace.service.live import REFRESH_S, counted, say
 from headrace.service.receiving import serve
 from headrace.service.relay_file import RelayFile, read_relay_file
-from headrace.service.run import SIGNALS, Work
+from headrace.service.working import Work, stopped_by_signals
 
 PATIENCE_S = 10.0
 """How long frames that can't be sent, or orders that don't come, keep a relay from stopping."""
@@ -62,7 +59,8 @@ def relay(relay: Path, once: bool, quiet: bool) -> None:
         if running.address is not None and not quiet:
             say(console, f"listening at {running.address}")
         work = Work(running.once if once else running.run)
-        with signals(running, console), watching(console, quiet) as show:
+        stopped = stopped_by_signals(running.stopping, console, "stopping when all is sent")
+        with stopped, watching(console, quiet) as show:
             while not work.wait(REFRESH_S):
                 show(running.line())
     if not quiet:
@@ -149,24 +147,3 @@ class Line:
 
     def held(self) -> dict[str, int]:
         return {"spooled": len(self.spool.waiting), "parked": len(self.relay.parked), "refused": self.relay.refused}
-
-
-@contextmanager
-def signals(running: Running, console: Console) -> Iterator[None]:
-    """The first signal lets it finish; the second does not."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        if running.stopping.is_set():
-            raise KeyboardInterrupt
-        running.stopping.set()
-        say(console, "stopping when all is sent; once more stops at once")
-
-    before = {number: signal.signal(number, stop) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

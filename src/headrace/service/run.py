@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import rich_click as click
@@ -21,6 +18,7 @@ from headrace.service.failures import is_lost, translated
 from headrace.service.jobs import Job, check_inputs, check_outputs, engine_of, exchanges_of, read_job, script_of
 from headrace.service.live import REFRESH_S, say, summarise, watching
 from headrace.service.receiving import serve
+from headrace.service.working import Work, stopped_by_signals
 
 if TYPE_CHECKING:
     from headrace.spark.engine import Engine
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 QUIET = {"spark.log.level": "FATAL"}
 """Spark would print the stack trace of every task that fails; what went wrong is told once, at the end."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command()
@@ -132,63 +129,15 @@ def drive(running: Run, job: Job, mode: str | None, console: Console) -> None:
         wait = Work(running.bounded if mode == "bounded" else running.once).wait
     # Results that are printed meanwhile would be overwritten in place.
     in_place = console.is_terminal and not any(sink["kind"] == "console" for sink in job.sinks)
-    asked = threading.Event()
-    try:
-        is_first = not running.progress()
-        with signals(running, console, asked), watching(console, in_place, is_first=is_first) as show:
-            while not wait(REFRESH_S):
-                show(running.progress())
-    except Exception as problem:
-        if mode is None:
-            running.close()
-        if not (asked.is_set() and is_lost(problem)):
-            raise
-        say(console, "stopped at once, since Spark was stopped too: the step is done again at the next start")
-    running.close()
-
-
-class Work:
-    """A call in a thread of its own; what it raises is raised where it is waited for."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.call = call
-        self.problem: BaseException | None = None
-        self.thread = threading.Thread(target=self.run, name="headrace", daemon=True)
-        self.thread.start()
-
-    def run(self) -> None:
+    with stopped_by_signals(running.stopping, console, "stopping after this step") as asked:
         try:
-            self.call()
-        except BaseException as problem:  # noqa: BLE001 - handed to the thread that waits
-            self.problem = problem
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether it is done."""
-        self.thread.join(timeout_s)
-        if self.problem is not None:
-            raise self.problem
-        return not self.thread.is_alive()
-
-
-@contextmanager
-def signals(running: Run, console: Console, asked: threading.Event) -> Iterator[None]:
-    """The first signal lets the step finish, and is noted; the second does not. PySpark's own handler, which would
-    cancel the step, is in place once the session has started: ours must come after it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-        running.stopping.set()
-        console.print("stopping after this step; once more stops at once")
-
-    before = {number: signal.signal(number, stop) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+            with watching(console, in_place, is_first=not running.progress()) as show:
+                while not wait(REFRESH_S):
+                    show(running.progress())
+        except Exception as problem:
+            if mode is None:
+                running.close()
+            if not (asked.is_set() and is_lost(problem)):
+                raise
+            say(console, "stopped at once, since Spark was stopped too: the step is done again at the next start")
+    running.close()

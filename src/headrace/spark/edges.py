@@ -75,7 +75,10 @@ class Inbox:
         """Frames whose turn it is, as many as a step takes."""
         found = NewFrames(ledger=ledger)
         size = 0
-        for path in self.exchange.waiting():
+        paths = list(self.exchange.waiting())
+        names = {path.name for path in paths}
+        self.parked = {name: each for name, each in self.parked.items() if name in names}
+        for path in paths:
             if size >= most_bytes:
                 found.is_more = True
                 break
@@ -84,7 +87,6 @@ class Inbox:
             except FrameError as problem:
                 self.exchange.refuse(path, problem.message)
                 LOG.warning("refused: %s: %s", printable(path.name), printable(problem.message))
-        self.parked = {name: self.parked[name] for name in found.parked}
         return found
 
     def take_one(self, found: NewFrames, path: Path) -> int:
@@ -243,8 +245,12 @@ def plans_in_use(ledger: Ledger) -> dict[str, str | None]:
 
 
 def plans_to_keep(known: Iterable[str], newest: str | None, ledger: Ledger, names: Iterable[str]) -> tuple[str, ...]:
-    """The plans that frames may still come under, oldest first: an edge never goes back to one before its last."""
-    found = list(dict.fromkeys([*known, *([] if newest is None else [newest])]))
+    """The plans that frames may still come under, oldest first, one that came back twice: an edge goes from each to a
+    later one.
+    """
+    found = list(known)
+    if newest is not None and found[-1:] != [newest]:
+        found.append(newest)
     in_use = set(plans_in_use(ledger).values())
     if None in in_use or any(name not in ledger for name in names):
         return tuple(found[-MOST_PLANS:])
