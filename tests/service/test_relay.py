@@ -169,7 +169,8 @@ def test_a_relay_that_is_killed_goes_on_where_it_was(folder: Path) -> None:
             with closing(HttpExchange(url, None, "Trades")) as exchange:
                 for frame in part:
                     exchange.put(frame.header, to_bytes(frame))
-                while stop is signal.SIGTERM and list(inbox.waiting()):
+                orders = exchange.orders()
+                while stop is signal.SIGTERM and (orders is None or list(inbox.waiting())):
                     orders = exchange.orders()
             process.send_signal(stop)
             assert process.wait(60) == (0 if stop is signal.SIGTERM else -signal.SIGKILL)
