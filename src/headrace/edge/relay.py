@@ -1,11 +1,13 @@
 """The relay: frames of many edges are combined across space, and go up as one.
 
-Which frames are in it is part of every frame that a relay cuts: its position is the ledger of its edges. So a frame is
-spooled, then the frames that it is made of are deleted; what a relay that was killed did not delete is a duplicate.
+Which frames are in it is written with every frame that a relay cuts: its position is the ledger of its edges, which the
+header names by its digest. So a frame is spooled, then the frames that it is made of are deleted; what a relay that was
+killed did not delete is a duplicate.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,9 +18,9 @@ import pyarrow as pa
 from headrace.aggregates.registered import KIND, REGISTERED
 from headrace.edge.checking import check_partials, check_rows
 from headrace.edge.exchange import DirectoryExchange, Exchange, header_of
-from headrace.edge.frames import MOST_BYTES, Frame, FrameError, Header, Member, Rows, from_bytes, to_bytes
+from headrace.edge.frames import MOST_BYTES, Frame, FrameError, Header, Member, Position, Rows, from_bytes, to_bytes
 from headrace.edge.knowledge import Record
-from headrace.edge.ledger import EdgeState, Ledger, Verdict, decide, from_json, latest, taken, to_json
+from headrace.edge.ledger import BEGINNING, EdgeState, Ledger, Verdict, decide, from_json, latest, taken, to_json
 from headrace.edge.orders import Orders
 from headrace.edge.spool import Spool
 from headrace.kernel.interchange import pack
@@ -28,7 +30,7 @@ from headrace.model.schema import Stream
 from headrace.planner.encoding import decode, digest_of, encode
 from headrace.planner.nodes import Node
 from headrace.planner.plan import Plan
-from headrace.spark.disk import make_folder, write_file
+from headrace.spark.disk import digest, make_folder, write_file
 
 MOST_TAKEN_BYTES = MOST_BYTES // 2
 """Of the frames that become one, unless one of them is larger."""
@@ -259,8 +261,8 @@ class Relay:
         self.watermark_us = self.watermark_after(found.ledger)
         self.sequence += 1
         frame = Frame(self.header(found), found.tables(self.stream.name))
-        position, now_us = frame.header.position, self.clock()
-        record = Record(self.incarnation, self.sequence, now_us, position, self.watermark_us)
+        position = {"ledger": to_json(found.ledger)}
+        record = Record(self.incarnation, self.sequence, self.clock(), position, self.watermark_us)
         self.spool.add(frame.header, record, to_bytes(frame))
         self.ledger = found.ledger
         for path in found.paths:
@@ -281,8 +283,8 @@ class Relay:
             sequence=self.sequence,
             stream=self.stream.name,
             plan=plans[0],
-            begins=self.spool.known.position,
-            position={"ledger": to_json(found.ledger)},
+            begins=known_by(self.ledger),
+            position=known_by(found.ledger),
             watermark_us=self.watermark_us,
             lowest_us=min((lowest for lowest, _ in times_us if lowest is not None), default=None),
             highest_us=max((highest for _, highest in times_us if highest is not None), default=None),
@@ -315,3 +317,9 @@ def members_of(ledger: Ledger) -> dict[str, Member]:
     for name, state in ledger.items():
         found |= state.members or {name: Member(state.plan, state.watermark_us, state.highest_us)}
     return found
+
+
+def known_by(ledger: Ledger) -> Position:
+    """A ledger by its digest: the next frame says the same of it. Of none, where a source begins."""
+    text = json.dumps(to_json(ledger), sort_keys=True)
+    return {"digest": digest(text.encode())} if ledger else BEGINNING
