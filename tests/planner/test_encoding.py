@@ -28,6 +28,8 @@ def test_plans_and_queries_come_back(case: tuple[dict[str, Query], list[Row]], c
     again = decode(text)
     assert again == plan
     assert encode(again) == text
+    for first, second in zip(again.nodes, decode(text).nodes, strict=True):
+        assert all(one is other for one, other in zip(first.node.dimensions, second.node.dimensions, strict=True))
 
 
 CODE = """

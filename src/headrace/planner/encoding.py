@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
+from weakref import WeakValueDictionary
 
 from headrace.aggregates.partials import Partial
 from headrace.model.errors import DataError
@@ -112,13 +113,24 @@ def told_apart(value: Any) -> object:
     return repr(value) if isinstance(value, Literal | Cut | Dimension) else value
 
 
+KNOWN: WeakValueDictionary[tuple[type, str], Dimension | Predicate] = WeakValueDictionary()
+
+
+def known(made: Dimension | Predicate) -> Dimension | Predicate:
+    """One object for all that are the same, from whichever plan: so what is kept by such values finds them at once,
+    without looking into them.
+    """
+    return KNOWN.setdefault((type(made), repr(made)), made)
+
+
 class Reader:
     def __init__(self, objects: list[list[Any]]) -> None:
         self.objects: list[Any] = []
         for name, *values in objects:
             if name not in CLASSES:
                 raise DataError("encoding", f"there is no {name} in a plan")
-            self.objects.append(CLASSES[name](*(self.decode(each) for each in values)))
+            made = CLASSES[name](*(self.decode(each) for each in values))
+            self.objects.append(known(made) if isinstance(made, Dimension | Predicate) else made)
 
     def decode(self, value: Any) -> Any:
         if isinstance(value, list):
