@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.model.expressions import Aggregate, Expression, aggregates_in
+from headrace.model.hashing import HashedOnce
 from headrace.model.schema import Column
 from headrace.model.windows import AnyWindow
 
@@ -43,8 +44,8 @@ class Order:
     nulls_first: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+@dataclass(frozen=True)
+class Query(HashedOnce):
     """One continuous aggregate query. `outputs` always hold the window's bounds and all group-by expressions."""
 
     stream: str
@@ -56,6 +57,8 @@ class Query:
     having: Expression | None = None
     order_by: tuple[Order, ...] = ()
     limit: int | None = None
+
+    __hash__ = HashedOnce.__hash__
 
     def result_columns(self) -> tuple[Column, ...]:
         return tuple(Column(output.name, output.expression.type) for output in self.outputs)

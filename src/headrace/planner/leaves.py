@@ -9,6 +9,7 @@ from functools import lru_cache
 from headrace.aggregates.partials import Partial, partials_of
 from headrace.expressions.normal import normalize
 from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, Literal, transform
+from headrace.model.hashing import HashedOnce
 from headrace.model.query import Join, Query
 from headrace.model.types import BOOLEAN, STRING
 from headrace.model.windows import AnyWindow
@@ -21,13 +22,15 @@ DEAR_COMBINE = 50
 
 
 @dataclass(frozen=True)
-class Demand:
+class Demand(HashedOnce):
     """One query as the planner sees it: joined columns are named by table and key, a join is part of the predicate."""
 
     window: AnyWindow
     predicate: Predicate
     groups: frozenset[Expression]
     partials: frozenset[Partial]
+
+    __hash__ = HashedOnce.__hash__
 
 
 @lru_cache(maxsize=4_096)
