@@ -39,8 +39,6 @@ class Exchange(Protocol):
     def table_bytes(self, name: str) -> bytes:
         """A static table as it was kept: an Arrow file."""
 
-    def table(self, name: str) -> pa.Table: ...
-
 
 class DirectoryExchange:
     """Both sides of a directory."""

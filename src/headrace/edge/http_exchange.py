@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import quote, urlsplit
 
-import pyarrow as pa
-
 from headrace.edge.exchange import FullError
 from headrace.edge.frames import Header
 from headrace.edge.orders import Orders, from_text
@@ -91,9 +89,6 @@ class HttpExchange:
         if digest(data) != name:
             raise DataError("table", f"{self.place} gave another table than {name}")
         return data
-
-    def table(self, name: str) -> pa.Table:
-        return pa.ipc.open_file(pa.py_buffer(self.table_bytes(name))).read_all()
 
     def close(self) -> None:
         self.connection.close()

@@ -87,7 +87,6 @@ class PlanKeeping:
         self.plans = plans
         self.put = above.put
         self.table_bytes = above.table_bytes
-        self.table = above.table
 
     def orders(self) -> Orders | None:
         found = self.above.orders()

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from headrace.model.errors import UsageError, nearest
 from headrace.model.time import parse_duration
 from headrace.service.scripts import read_text
+from headrace.spark.edges import PUSHES
 
 ON_BAD_FILE = ("stop", "quarantine")
 SINK_KINDS = ("parquet", "json", "console")
-PUSHES = ("partials", "rows")
 
 
 class Misfit(Exception):

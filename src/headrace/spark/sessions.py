@@ -58,7 +58,7 @@ SETTINGS: Mapping[str, Wanted] = {
     "spark.driver.host": Wanted("127.0.0.1", "on one machine nobody else has to reach it", is_reported=False),
     "spark.driver.extraJavaOptions": Wanted(
         "-XX:+UseSerialGC",
-        "beside the workers the JVM does little: its memory stays at 0.54 GB instead of 0.76",
+        "beside the workers the JVM does little: all memory grows by 9% in 150 steps, with its usual collector by 13%",
         is_reported=False,
     ),
     "spark.log.level": Wanted("ERROR", "Headrace reports what matters", is_reported=False),
