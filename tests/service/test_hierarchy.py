@@ -206,7 +206,9 @@ def bad_network(site: Site) -> Iterator[None]:
 
     def carry() -> None:
         while not stopping.wait(0.05):
-            if (inbox / "orders.json").exists() and out.exists():
+            if not (inbox.exists() and out.exists()):
+                continue
+            if (inbox / "orders.json").exists():
                 shutil.copytree(inbox / "tables", out / "tables", dirs_exist_ok=True)
                 shutil.copy(inbox / "orders.json", out / ".orders")
                 (out / ".orders").rename(out / "orders.json")
