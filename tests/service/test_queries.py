@@ -45,7 +45,7 @@ def stepper(job: Path) -> Iterator[Stepper]:
     folders = (ResultFolder(str(job.parent / "results"), "parquet"),)
     setting = Setting(uuid4().hex, str(directory.root), 2, script.catalog, stream.name, told.streams["trades"], folders)
     made = Stepper(setting, InProcess())
-    made.register({named.name: (format_query(named.query), named.query) for named in script.queries[:1]})
+    made.changes.register({named.name: (format_query(named.query), named.query) for named in script.queries[:1]})
     made.step(Input())
     yield made
     made.close()

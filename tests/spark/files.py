@@ -79,7 +79,7 @@ def make_stepper(root: Path, **options: Any) -> Stepper:
     )
     stepper = Stepper(setting, InProcess(2), step_bytes=1, **options)
     if stepper.commit is None:
-        stepper.register({name: (sql, parse_query(sql, CATALOG)) for name, sql in QUERIES.items()})
+        stepper.changes.register({name: (sql, parse_query(sql, CATALOG)) for name, sql in QUERIES.items()})
     return stepper
 
 
@@ -89,7 +89,7 @@ def run_all(root: Path, between: Callable[[Stepper], None] = lambda _: None, **o
     try:
         while True:
             if stepper.number == JOINS_AT + 1 and stepper.pending is None:
-                stepper.register({name: (sql, parse_query(sql, CATALOG)) for name, sql in LATER.items()})
+                stepper.changes.register({name: (sql, parse_query(sql, CATALOG)) for name, sql in LATER.items()})
             ended = stepper.number > len(list((root / "input").iterdir()))
             if stepper.step(Input(ended=ended)) is None:
                 return

@@ -36,7 +36,7 @@ def quarantining(root: Path, on_bad_file: str = "quarantine", sql: str = COUNT) 
     setting = Setting(uuid4().hex, str(directory.root), 2, CATALOG, "r", source, RESULTS(root), on_bad_file)
     stepper = Stepper(setting, InProcess(2))
     if stepper.commit is None:
-        stepper.register({"n": (sql, parse_query(sql, CATALOG))})
+        stepper.changes.register({"n": (sql, parse_query(sql, CATALOG))})
     return stepper
 
 
@@ -195,7 +195,7 @@ def test_rejected_rows_tell_their_file_and_addresses_are_texts(tmp_path: Path) -
     setting = Setting(uuid4().hex, str(directory.root), 1, catalog, "f", source, RESULTS(tmp_path))
     stepper = Stepper(setting, InProcess())
     sql = "SELECT a, count(*) AS n FROM f [RANGE '1 s'] GROUP BY a"
-    stepper.register({"n": (sql, parse_query(sql, catalog))})
+    stepper.changes.register({"n": (sql, parse_query(sql, catalog))})
     stepper.step(Input())
     stepper.close()
     (file,) = (tmp_path / "state" / "rejected").glob("*.parquet")

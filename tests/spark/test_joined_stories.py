@@ -235,7 +235,7 @@ class Engine:
         )
         stepper = Stepper(setting, InProcess(), reload=self.version_of)
         if stepper.commit is None:
-            stepper.tables = {table.name: self.version_of(table.name) for table in self.story.catalog.tables}
+            stepper.changes.tables = {table.name: self.version_of(table.name) for table in self.story.catalog.tables}
         return stepper
 
     def restart(self) -> None:

@@ -260,7 +260,7 @@ def test_quotas_are_told(tmp_path: Path) -> None:
         assert told is not None
         assert told.get("refused", False) is (message is not None), told
         assert message is None or re.search(message, told["message"]), told
-    stepper.quotas = Quotas(state_bytes=0)
+    stepper.changes.quotas = Quotas(state_bytes=0)
     sql = "SELECT count(*) AS n FROM r [RANGE '2 s']"
     asked = {action: ask(stepper.directory, action, "fourth", sql) for action in ("replace", "drop")}
     stepper.step(Input())

@@ -45,7 +45,7 @@ class Chain:
         found: dict[str, Query] = {}
         for stepper in self.steppers():
             found.update(stepper.registry.values)
-            found.update({name: query for name, (_, query) in stepper.first.items()})
+            found.update({name: query for name, (_, query) in stepper.changes.first.items()})
         return found
 
     def steppers(self) -> list[Stepper]:
@@ -53,22 +53,21 @@ class Chain:
 
     def holder(self, name: str) -> Stepper | None:
         """Who answers the query."""
-        return next((each for each in self.steppers() if name in each.registry.values or name in each.first), None)
+        return next((each for each in self.steppers() if name in each.names), None)
 
     def check_names(self) -> None:
         """A name stands for one query, whatever it reads."""
         seen: set[str] = set()
         for stepper in self.steppers():
-            names = stepper.registry.values.keys() | stepper.first.keys()
-            for name in sorted(names & seen):
+            for name in sorted(stepper.names & seen):
                 hint = "drop the old one, or give the new one another name"
                 raise UsageError("query-exists", f"there is a query '{name}' already, over other rows", hint=hint)
-            seen |= names
+            seen |= stepper.names
 
     def is_stale(self, pipeline: Pipeline) -> bool:
         """Whether it is of results that nobody reads and that are not the same any more."""
         stepper, stream = pipeline.stepper, pipeline.stream
-        if stream.derived is None or stepper.registry.queries or stepper.first or requests(stepper.directory):
+        if stream.derived is None or stepper.registry.queries or stepper.changes.first or requests(stepper.directory):
             return False
         return self.holder(stream.name) is None or self.results(stream.name).stream != stream
 

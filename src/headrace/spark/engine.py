@@ -37,7 +37,8 @@ from headrace.spark.run import Run
 from headrace.spark.running import OnSpark
 from headrace.spark.sessions import report_lacking
 from headrace.spark.sinks import Sink, make_sink
-from headrace.spark.stepping import STEP_BYTES, Stepper
+from headrace.spark.stepping import Stepper
+from headrace.spark.taking import STEP_BYTES
 from headrace.sql import format_stream, parse_next, parse_script
 
 PathText = str | PathLike[str]
@@ -242,7 +243,7 @@ class Engine:
         feed = Feed(Source(str(results.folder), "parquet"))
         made = self.pipeline(results.stream, feed, run.chain, place, Upstream(results, joined, beginning))
         if run.is_made:
-            made.stepper.register({})
+            made.stepper.changes.register({})
         return made
 
     @property
@@ -285,10 +286,10 @@ class Engine:
             if exchange is None
             else Inbox(directory, stream, feed.edges, exchange, wants_rows=feed.wants_rows),
         )
-        stepper.readable, stepper.readers = chain.queries, chain.readers
-        stepper.tables = {name: directory.keep_table(self.rows_of(table)) for name, table in known.items()}
+        stepper.changes.readable, stepper.changes.readers = chain.queries, chain.readers
+        stepper.changes.tables = {name: directory.keep_table(self.rows_of(table)) for name, table in known.items()}
         own = {name: each for name, each in self.queries.items() if place_of(each[1], self.catalog) == place}
-        stepper.register(own)
+        stepper.changes.register(own)
         return Pipeline(stepper, feed.frame, self.sinks)
 
     def result_folders(self, root: Path) -> tuple[ResultFolder, ...]:
