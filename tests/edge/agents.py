@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,16 @@ def make_agent(
     known = spool.known
     source = FileSource(Source(str(root / folder)), STREAM, known.files, known.reading, tell, unit_bytes=1)
     return Agent(CATALOG, STREAM, spool, source, lambda: upper(root), mode=mode, pace=pace, tell=tell)
+
+
+@contextmanager
+def barred(root: Path) -> Iterator[None]:
+    """The way up is barred by a file where the directory should be."""
+    (root / "up").rename(root / "away")
+    (root / "up").touch()
+    yield
+    (root / "up").unlink()
+    (root / "away").rename(root / "up")
 
 
 class Running:

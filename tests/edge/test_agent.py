@@ -17,6 +17,7 @@ from tests.edge.agents import (
     QUICK,
     Running,
     answers,
+    barred,
     expected,
     in_any_order,
     make_agent,
@@ -129,18 +130,14 @@ def test_orders_are_kept_while_nobody_answers(tmp_path: Path) -> None:
 
 
 def test_frames_wait_while_the_upper_side_is_gone(tmp_path: Path) -> None:
-    """The way up is barred by a file where the directory should be."""
     upper(tmp_path).publish(FORWARD)
     write_files(tmp_path, 3)
     agent = make_agent(tmp_path, pace=replace(QUICK, patience_s=0.2))
     agent.following.has_polled.wait()
-    (tmp_path / "up").rename(tmp_path / "away")
-    (tmp_path / "up").touch()
-    agent.run()
+    with barred(tmp_path):
+        agent.run()
     assert agent.progress().frames_waiting > 0
     assert "can't write" in (agent.progress().problem or "")
-    (tmp_path / "up").unlink()
-    (tmp_path / "away").rename(tmp_path / "up")
     make_agent(tmp_path).run()
     assert in_any_order(rows_in(received(tmp_path))) == in_any_order(sent_rows(3))
 
@@ -151,13 +148,9 @@ def test_a_full_spool_stops_reading(tmp_path: Path) -> None:
     pace = replace(QUICK, spool_bytes=1, every_s=1e-9, patience_s=0.2)
     agent = make_agent(tmp_path, pace=pace)
     agent.following.has_polled.wait()
-    (tmp_path / "up").rename(tmp_path / "away")
-    (tmp_path / "up").touch()
-    with pytest.raises(DataError, match="the spool is full"):
+    with barred(tmp_path), pytest.raises(DataError, match="the spool is full"):
         agent.run()
     assert 0 < agent.progress().rows.read < 72
-    (tmp_path / "up").unlink()
-    (tmp_path / "away").rename(tmp_path / "up")
     make_agent(tmp_path, pace=replace(pace, patience_s=60)).run()
     assert in_any_order(rows_in(received(tmp_path))) == in_any_order(sent_rows(6))
 

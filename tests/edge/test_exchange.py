@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from headrace.edge import exchange as exchanges
-from headrace.edge.exchange import DirectoryExchange, FullError, header_of
+from headrace.edge.exchange import ABANDONED_S, DirectoryExchange, FullError, header_of
 from headrace.edge.frames import Frame, Header, to_bytes
 from headrace.edge.orders import Orders, from_text, to_text
 from headrace.model.errors import DataError
 from headrace.planner.encoding import encode
-from headrace.spark.disk import write_aside
+from headrace.spark.disk import TEMPORARY, write_aside
 from tests.edge.test_relay import ORDERS, QUERIES
 
 
@@ -39,6 +41,18 @@ def test_a_frame_that_is_being_written_does_not_wait_yet(tmp_path: Path) -> None
     header = sent(exchange, "north", 1, 1)
     write_aside(tmp_path / header.file_name, b"half a fra")
     assert [path.name for path in exchange.waiting()] == [header.file_name]
+
+
+def test_what_was_left_half_written_long_ago_goes(tmp_path: Path) -> None:
+    exchange = DirectoryExchange(tmp_path)
+    header = sent(exchange, "north", 1, 1)
+    frame = tmp_path / header.file_name
+    for path in (frame, write_aside(tmp_path / "some", b"half")):
+        os.utime(path, (time.time() - 2 * ABANDONED_S,) * 2)
+    now, recent = write_aside(frame, b"half a fra"), write_aside(frame, b"half a fra")
+    os.utime(recent, (time.time() - ABANDONED_S / 2,) * 2)
+    assert list(exchange.waiting()) == [frame]
+    assert set(tmp_path.rglob(f"{TEMPORARY}*")) == {now, recent}
 
 
 def test_a_full_directory_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

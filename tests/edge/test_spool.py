@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,42 @@ def test_a_damaged_record_is_told(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"clock_us":101', b'"clock_us":102'))
     with pytest.raises(DamagedError):
         opened(tmp_path)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-1] + b"?"], ids=["shorter", "other"])
+def test_a_damaged_frame_is_told_before_it_is_sent(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    spool = opened(tmp_path)
+    add(spool, 1)
+    (path,) = tmp_path.glob("*.spooled")
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(DamagedError, match=path.name) as problem:
+        send(spool, 1)
+    assert "delete this file" in (problem.value.hint or "")
+    spool.close()
+
+
+def test_frames_of_one_span_stay_together(tmp_path: Path) -> None:
+    """Each is sent by itself, none of a damaged file; what they say of the source is settled behind the last."""
+    spool = opened(tmp_path)
+    spool.add(Header("north", 5, 3, "r", None), Record(5, 3, 100, {"files": 1}, 7), b"one", b"three", b"two")
+    (path,) = tmp_path.glob("*.spooled")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(DamagedError):
+        send(spool, 1)
+    path.write_bytes(whole)
+    assert send(spool, 2) == [b"one", b"three"]
+    assert spool.waiting_bytes == 3
+    spool.settle(None, at_once=True)
+    spool.close()
+    again = opened(tmp_path)
+    assert again.settled.key == (0, 0)
+    assert again.known.key == (5, 3)
+    assert send(again, 3) == [b"one", b"three", b"two"]
+    again.settle(None, at_once=True)
+    assert again.settled == again.known
+    assert not list(tmp_path.glob("*.spooled"))
+    again.close()
 
 
 def test_a_record_says_what_is_new() -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from headrace.edge.exchange import Exchange
 from headrace.edge.following import Asked, Following
-from headrace.edge.forwarding import Work, needed_columns, work_for
-from headrace.edge.frames import MOST_BYTES, Frame, Header, Position, Rows, to_bytes
+from headrace.edge.forwarding import MOST_SENT_BYTES, Work, needed_columns, packed, work_for
+from headrace.edge.frames import Frame, Header, Position, Rows
 from headrace.edge.judging import Judge
 from headrace.edge.knowledge import Mark, Record, position_after
 from headrace.edge.running import Mode, Pace, Progress
@@ -75,7 +76,7 @@ class Agent:
         self.unplanned_rows = 0
         self.unplanned_s: float | None = None
         self.check_source()
-        self.sender = Sender(spool, connect())
+        self.sender = Sender(spool, connect(), tell=tell)
         self.following = Following(connect(), spool.folder / "orders", stream.name, pace.poll_s)
 
     def check_source(self) -> None:
@@ -202,15 +203,14 @@ class Agent:
     # Frames
 
     def cut(self, *, ended: bool = False) -> None:
-        """All that was read since the last cut, as a frame in the spool."""
+        """All that was read since the last cut, as a frame in the spool; as several, if the rows take more."""
         errors = {} if self.work is None else dict(self.work.errors)
         tables = () if self.work is None else self.work.cut()
         judged, mark, known = self.judge.cut(), self.source.mark(), self.spool.known
-        self.sequence += 1
         header = Header(
             edge=known.edge,
             incarnation=self.incarnation,
-            sequence=self.sequence,
+            sequence=self.sequence + 1,
             stream=self.stream.name,
             plan=None if self.asked is None else self.asked.orders.plan_id,
             begins=known.position if self.source.has_position else None,
@@ -222,6 +222,8 @@ class Agent:
             errors=errors,
             ended=ended,
         )
+        frames = packed(Frame(header, tables), known.watermark_us)
+        self.sequence += len(frames)
         record = Record(
             incarnation=self.incarnation,
             sequence=self.sequence,
@@ -232,8 +234,12 @@ class Agent:
             files=mark.files,
             reading=mark.reading,
         )
-        self.spool.add(header, record, frame_bytes(Frame(header, tables)))
-        self.rows = self.rows.plus(judged.rows)
+        self.spool.add(frames[-1].header, record, *(frame.data for frame in frames))
+        bad = frames[-1].header.rows.bad
+        if bad > judged.rows.bad:
+            count = bad - judged.rows.bad
+            self.tell(f"left out as bad: {count:,} of the rows, each above the {MOST_SENT_BYTES:,} bytes of a frame")
+        self.rows = self.rows.plus(replace(judged.rows, bad=bad))
         self.cut_s = time.monotonic()
 
     def position_after(self, mark: Mark) -> Position:
@@ -256,11 +262,3 @@ class Agent:
             datagrams_dropped=self.source.datagrams_dropped,
             problem=self.sender.problem or self.following.problem,
         )
-
-
-def frame_bytes(frame: Frame) -> bytes:
-    data = to_bytes(frame)
-    if len(data) > MOST_BYTES:
-        problem = f"a frame of {frame.header.rows.read:,} rows has {len(data):,} bytes, {MOST_BYTES:,} are allowed"
-        raise DataError("frame-size", problem, hint="write smaller row groups, or let the edge do level 1")
-    return data

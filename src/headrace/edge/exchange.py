@@ -7,7 +7,9 @@ orders.json, tables/<digest>.arrow       what edges are asked to do, and the sta
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -16,12 +18,14 @@ import pyarrow as pa
 from headrace.edge.frames import Header, read_header
 from headrace.edge.orders import Orders, from_text, to_text
 from headrace.model.errors import UsageError
-from headrace.spark.disk import digest, make_folder, read_file, write_file
+from headrace.spark.disk import TEMPORARY, digest, make_folder, read_file, write_file
 
 WHOLE = "[!.]*.frame"
 """Files that are being written begin with a dot."""
 MOST_WAITING = 10_000
 """Frames in a directory: more are not taken in, so that an edge keeps them until there is room."""
+ABANDONED_S = 3_600
+"""Nobody writes on a file for so long. Who does all the same is told that it is gone, and writes it again."""
 
 
 class FullError(UsageError):
@@ -75,8 +79,16 @@ class DirectoryExchange:
     # From above
 
     def waiting(self) -> Iterator[Path]:
-        """Frames in the order in which each edge sent them."""
+        """Frames in the order in which each edge sent them. What somebody who was killed left half written goes."""
+        self.sweep()
         return iter(sorted(self.root.glob(WHOLE)))
+
+    def sweep(self) -> None:
+        """Delete what nobody writes on any more."""
+        for path in self.root.glob(f"{TEMPORARY}*"):
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > ABANDONED_S:
+                    path.unlink()
 
     def refuse(self, path: Path, reason: str) -> None:
         """Out of the way, but not lost."""

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from headrace.edge.frames import (
+    MOST_BYTES,
+    MOST_EXPANSION,
+    MOST_HEADER_BYTES,
+    Frame,
+    Header,
+    Position,
+    Rows,
+    to_bytes,
+)
 from headrace.edge.level_one import LevelOne
 from headrace.edge.orders import Orders
 from headrace.expressions.evaluation import FORGIVING, LENIENT, STRICT
 from headrace.expressions.functions import FUNCTIONS
-from headrace.model.errors import UsageError
+from headrace.model.errors import DataError, UsageError
 from headrace.model.expressions import Call, columns_in, walk
 from headrace.model.schema import Catalog, Stream
 
 BUILT_IN = frozenset((*FUNCTIONS, *FORGIVING, *LENIENT, *STRICT, "cast", "window_start", "window_end"))
+MOST_SENT_BYTES = MOST_BYTES - MOST_HEADER_BYTES
+"""Of a frame: a relay may have to put a longer header before the same rows."""
 
 
 class Work(Protocol):
@@ -79,3 +92,73 @@ def needed_columns(orders: Orders, stream: Stream) -> frozenset[str]:
     }
     named |= {stream.event_time} | ({stream.partition} if stream.partition else set())
     return frozenset(column.name for column in stream.columns if column.name in named)
+
+
+# Frames that are not too large
+
+
+class Packed(NamedTuple):
+    header: Header
+    data: bytes
+
+
+def packed(frame: Frame, watermark_us: int | None) -> list[Packed]:
+    """As one frame; rows as they are as several, if one would be too large. The watermark is that before the frame."""
+    header = frame.header
+    if (data := fitting_bytes(frame)) is not None:
+        return [Packed(header, data)]
+    if header.plan is not None:
+        problem = f"the partials of {header.rows.read:,} rows take more than the {MOST_SENT_BYTES:,} bytes of a frame"
+        raise DataError("frame-size", problem, hint="give level 1 less memory: then frames are cut sooner")
+    (rows,) = frame.tables
+    pieces = list(halved(rows, lambda piece: fitting_bytes(Frame(header, (piece,))) is not None)) or [rows.slice(0, 0)]
+    headers = headers_of(header, [piece.num_rows for piece in pieces], rows.num_rows, watermark_us)
+    return [
+        Packed(each, to_bytes(Frame(each, (piece,) if piece.num_rows else ())))
+        for each, piece in zip(headers, pieces, strict=True)
+    ]
+
+
+def fitting_bytes(frame: Frame) -> bytes | None:
+    """None if they are more than whoever is above takes, packed or unpacked."""
+    if sum(table.nbytes for table in frame.tables) > MOST_EXPANSION * MOST_SENT_BYTES:
+        return None
+    data = to_bytes(frame)
+    return data if len(data) <= MOST_SENT_BYTES else None
+
+
+def halved(rows: pa.Table, fits: Callable[[pa.Table], bool]) -> Iterator[pa.Table]:
+    """Pieces that fit, in their order. A single row that does not is left out."""
+    if fits(rows):
+        yield rows
+    elif rows.num_rows > 1:
+        middle = rows.num_rows // 2
+        yield from halved(rows.slice(0, middle), fits)
+        yield from halved(rows.slice(middle), fits)
+
+
+def headers_of(header: Header, counts: Sequence[int], given: int, watermark_us: int | None) -> Iterator[Header]:
+    """Of frames with so many rows each, of those given. All but the last keep the watermark from before, since rows
+    follow. Rows that were left out are bad.
+    """
+    before, begins = 0, header.begins
+    for number, count in enumerate(counts[:-1]):
+        position = place_inside(header.position, number + 1)
+        yield replace(
+            header,
+            sequence=header.sequence + number,
+            begins=begins,
+            position=position,
+            watermark_us=watermark_us,
+            rows=Rows(read=count),
+            errors={},
+            ended=False,
+        )
+        before, begins = before + count, position
+    rest = replace(header.rows, read=header.rows.read - before, bad=header.rows.bad + given - sum(counts))
+    yield replace(header, sequence=header.sequence + len(counts) - 1, begins=begins, rows=rest)
+
+
+def place_inside(position: Position, number: int) -> Position:
+    """Between two frames of a span that ends at the position: no start of an edge ever begins there."""
+    return None if position is None else {**position, "part": number}

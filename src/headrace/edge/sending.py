@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headrace.edge.exchange import DirectoryExchange, Exchange
 from headrace.edge.frames import read_header
+from headrace.edge.sources import Tell
 from headrace.edge.spool import Entry, Spool
 from headrace.model.errors import HeadraceError
 from headrace.spark.disk import DamagedError
@@ -16,6 +17,8 @@ from headrace.spark.disk import DamagedError
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 WAKE_S = 0.2
+REFUSALS = ("refused", "token")
+"""Codes of what the other side says no to: waiting seldom mends it."""
 
 
 def exchange_at(place: Path | str, stream: str, token: str | None = None, *, allow_plain: bool = False) -> Exchange:
@@ -36,18 +39,23 @@ def pause_s(failures: int, source: random.Random) -> float:
 class Sender:
     """`problem` is why the last try failed, None if it did not; `failing_since_s` when the tries began to fail.
 
-    What is wrong with the spool itself is in `broken`, and ends the thread.
+    A frame that is refused is told, once, and tried again. What is wrong with the spool itself is in `broken`, and ends
+    the thread.
     """
 
-    def __init__(self, spool: Spool, exchange: Exchange, seed: int | None = None) -> None:
+    def __init__(
+        self, spool: Spool, exchange: Exchange, seed: int | None = None, *, tell: Tell = lambda text: None
+    ) -> None:
         self.spool = spool
         self.exchange = exchange
         self.random = random.Random(seed)
+        self.tell = tell
         self.frames = 0
         self.bytes = 0
         self.problem: str | None = None
         self.failing_since_s: float | None = None
-        self.broken: HeadraceError | None = None
+        self.refused: Entry | None = None
+        self.broken: DamagedError | None = None
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self.run, name="sender", daemon=True)
         self.thread.start()
@@ -73,6 +81,9 @@ class Sender:
         except (HeadraceError, OSError) as problem:
             self.problem = getattr(problem, "message", str(problem))
             self.failing_since_s = self.failing_since_s or time.monotonic()
+            if getattr(problem, "code", None) in REFUSALS and self.refused is not entry:
+                self.refused = entry
+                self.tell(f"not taken above, nor any frame after it: {entry.path.name}: {self.problem}")
             return False
         self.problem, self.failing_since_s = None, None
         self.frames += 1

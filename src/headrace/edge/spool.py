@@ -4,7 +4,8 @@
 known.json                                 what the records of frames said that are gone
 lock                                       held while an agent runs
 
-A frame and the place behind it in the source are one file, so both are there or neither is.
+A frame and the place behind it in the source are one file, so both are there or neither is. So are the frames that
+share a span of the source, since there is no place between them. With the record goes a checksum of them all.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import json
 import os
 import threading
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from headrace.edge.frames import Header
@@ -35,27 +39,64 @@ from headrace.spark.disk import (
 SUFFIX = ".spooled"
 SETTLED_EVERY = 16
 """Frames that the upper side has are deleted in groups: what they said of the source is then written once."""
+GO_ON = (
+    "an edge goes on without it: delete this file and all .spooled files after it by name, then start again. Their rows"
+    " are read again from files that are still there, all others are lost; docs/edge.md tells more, also for a relay"
+)
 
 
+@contextmanager
+def told_how_to_go_on() -> Iterator[None]:
+    """A file with frames may be damaged: those before it are not concerned."""
+    try:
+        yield
+    except DamagedError as problem:
+        problem.hint = GO_ON
+        raise
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """A frame in the spool. Its bytes are read when they are sent."""
+    """A frame in the spool. Its bytes are read when they are sent, and none of a file that is damaged. `is_last`: of
+    those in its file.
+    """
 
-    def __init__(self, path: Path, record: Record, size: int) -> None:
-        self.path = path
-        self.record = record
-        self.size = size
+    path: Path
+    record: Record
+    head_bytes: int
+    checksum: str
+    begin: int
+    size: int
+    is_last: bool
 
+    @told_how_to_go_on()
     def frame(self) -> bytes:
-        return read_file(self.path)[-self.size :]
+        frames = read_file(self.path)[self.head_bytes :]
+        if digest(frames) != self.checksum:
+            raise DamagedError(self.path, "is damaged: its frame has another checksum than when it was written")
+        return frames[self.begin : self.begin + self.size]
 
 
-def read_entry(path: Path) -> Entry:
+def entries_in(path: Path, record: Record, head_bytes: int, checksum: str, sizes: Sequence[int]) -> list[Entry]:
+    """Of a file with frames of these sizes."""
+    begins = list(accumulate(sizes, initial=0))
+    return [
+        Entry(path, record, head_bytes, checksum, begin, end - begin, is_last=end == begins[-1])
+        for begin, end in pairwise(begins)
+    ]
+
+
+@told_how_to_go_on()
+def read_entries(path: Path) -> list[Entry]:
     with open(path, "rb") as file:
         head, text = file.readline(), file.readline()
-        size = os.fstat(file.fileno()).st_size - file.tell()
     if digest(text.removesuffix(b"\n")) != head.decode("ascii", "replace").strip():
         raise DamagedError(path, "is damaged: its record has another checksum than when it was written")
-    return Entry(path, record_from(json.loads(text)), size)
+    document = json.loads(text)
+    if "record" not in document:
+        raise DamagedError(path, "is of an older version of Headrace: let that one send it")
+    record = record_from(document["record"])
+    return entries_in(path, record, len(head) + len(text), document["checksum"], document["sizes"])
 
 
 class Spool:
@@ -72,7 +113,7 @@ class Spool:
         try:
             self.settled = self.read_settled(edge, stream)
             self.known = self.settled
-            self.read_entries()
+            self.read_waiting()
         except BaseException:
             self.close()
             raise
@@ -87,30 +128,34 @@ class Spool:
             raise UsageError("state", problem, hint=f"give {edge} a state directory of its own")
         return known
 
-    def read_entries(self) -> None:
+    def read_waiting(self) -> None:
         """What waits is sent again; what an agent was about to write or to delete when it ended goes."""
         for half in self.folder.glob(f"{TEMPORARY}*"):
             half.unlink()
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
-            entry = read_entry(path)
-            if entry.record.key <= self.settled.key:
+            entries = read_entries(path)
+            if entries[-1].record.key <= self.settled.key:
                 path.unlink()
             else:
-                self.enqueue(entry)
+                self.enqueue(entries)
 
-    def enqueue(self, entry: Entry) -> None:
-        self.known = self.known.after(entry.record)
-        self.waiting.append(entry)
-        self.waiting_bytes += entry.size
+    def enqueue(self, entries: Sequence[Entry]) -> None:
+        """All of one file."""
+        self.known = self.known.after(entries[-1].record)
+        self.waiting.extend(entries)
+        self.waiting_bytes += sum(entry.size for entry in entries)
 
     # For who cuts frames
 
-    def add(self, header: Header, record: Record, frame: bytes) -> None:
-        """It is on the disk when this returns."""
+    def add(self, header: Header, record: Record, *frames: bytes) -> None:
+        """All are on the disk when this returns, or none is if it does not. The header is that of the last."""
         path = self.folder / f"{header.file_name}{SUFFIX}"
-        write_file(path, to_record(record) + frame)
+        data, sizes = b"".join(frames), [len(frame) for frame in frames]
+        checksum = digest(data)
+        head = to_record({"record": record, "checksum": checksum, "sizes": sizes})
+        write_file(path, head + data)
         with self.changed:
-            self.enqueue(Entry(path, record, len(frame)))
+            self.enqueue(entries_in(path, record, len(head), checksum, sizes))
             self.changed.notify_all()
 
     def settle(self, present: Collection[str] | None, *, at_once: bool = False) -> None:
@@ -151,7 +196,8 @@ class Spool:
         with self.changed:
             entry = self.waiting.popleft()
             self.waiting_bytes -= entry.size
-            self.sent.append(entry)
+            if entry.is_last:
+                self.sent.append(entry)
             self.changed.notify_all()
 
 

@@ -14,6 +14,7 @@ from headrace.edge.exchange import DirectoryExchange, Exchange
 from headrace.edge.following import Following
 from headrace.edge.relay import PlanKeeping, Plans, Relay
 from headrace.edge.sending import Sender, exchange_at
+from headrace.edge.sources import Tell
 from headrace.edge.spool import Spool
 from headrace.model.errors import DataError, printable
 from headrace.model.schema import Stream
@@ -55,7 +56,7 @@ def relay(relay: Path, once: bool, quiet: bool) -> None:
     console = Console(stderr=True, highlight=False)
     told = read_relay_file(relay)
     with ExitStack() as stack:
-        running = Running(told, stack)
+        running = Running(told, stack, lambda text: say(console, printable(text)))
         if running.address is not None and not quiet:
             say(console, f"listening at {running.address}")
         work = Work(running.once if once else running.run)
@@ -71,10 +72,10 @@ def relay(relay: Path, once: bool, quiet: bool) -> None:
 class Running:
     """The relays of all streams of a file, and the HTTP end before them. The stack ends what was begun."""
 
-    def __init__(self, told: RelayFile, stack: ExitStack) -> None:
+    def __init__(self, told: RelayFile, stack: ExitStack, tell: Tell) -> None:
         self.told = told
         self.stopping = threading.Event()
-        self.lines = [Line(told, stream, stack) for stream in told.streams]
+        self.lines = [Line(told, stream, stack, tell) for stream in told.streams]
         self.address: str | None = None
         if told.listen is not None:
             inboxes = {line.stream.name: line.relay.inbox for line in self.lines}
@@ -108,7 +109,7 @@ class Running:
 class Line:
     """The relay of one stream, who sends its frames and who asks for orders."""
 
-    def __init__(self, told: RelayFile, stream: Stream, stack: ExitStack) -> None:
+    def __init__(self, told: RelayFile, stream: Stream, stack: ExitStack, tell: Tell) -> None:
         self.stream = stream
         state = told.state / stream.name
         inbox, plans = DirectoryExchange(told.inbox / stream.name), Plans(state / "plans")
@@ -121,7 +122,7 @@ class Line:
         stack.callback(self.spool.close)
         idle_us = stream.idle_us if told.idle_us is None else told.idle_us
         self.relay = Relay(told.relay, stream, told.edges, inbox, self.spool, plans, clock=clock_us, idle_us=idle_us)
-        self.sender = Sender(self.spool, sending_to)
+        self.sender = Sender(self.spool, sending_to, tell=tell)
         stack.callback(self.stop_sending)
         self.following = Following(asked, inbox.root, stream.name, told.poll_s)
         stack.callback(self.following.stop)
