@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.kernel.closing import Foreign, Part
 from headrace.kernel.computing import compute
-from headrace.kernel.partials import NodePartials, combine
+from headrace.kernel.partials import NodePartials, combine, concatenate
 from headrace.kernel.sources import NodeRows
 from headrace.model.schema import UserFunction
 from headrace.model.windows import Interval
@@ -85,10 +85,12 @@ class Retained:
         """A leaf from its shipped node, computed once for all queries that ask for it.
 
         If it has groups and differs in its slices alone, it is taken as it is: closing combines slices anyway, and to
-        find and order the groups costs more.
+        find and order the groups costs more. Without groups there is little to combine before.
         """
         if place not in kept.sources:
-            kept.sources[place] = NodeRows(combine(kept.parts[place]), self.functions, self.zone)
+            parts = kept.parts[place]
+            whole = combine(parts) if parts[0].groups else concatenate(parts)
+            kept.sources[place] = NodeRows(whole, self.functions, self.zone)
         source = kept.sources[place]
         shipped = source.parent.node
         if leaf == shipped or (leaf.groups and leaf.keep == shipped.keep and not shipped.dimensions):

@@ -173,8 +173,12 @@ class Task:
             if part.rows:
                 for reducer, own in split(part, self.step.setting.reducers):
                     by_reducer.setdefault(reducer, []).append(own)
+        packed: dict[tuple[int, ...], bytes] = {}
         for reducer, own_parts in by_reducer.items():
-            yield Piece(reducer, plan, to_bytes(Shipment(pack(self.stream.name, own_parts), Counts())))
+            same = tuple(map(id, own_parts))  # rows without groups go to several reducers
+            if same not in packed:
+                packed[same] = to_bytes(Shipment(pack(self.stream.name, own_parts), Counts()))
+            yield Piece(reducer, plan, packed[same])
 
     # Rows judged by the watermark that entered the step
 

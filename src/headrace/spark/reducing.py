@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,17 @@ from headrace.spark.edges import spans_of
 from headrace.spark.mapping import COUNTS, Counted, Piece, counted_from
 from headrace.spark.records import Manifest, QueryState, ResultFile, SliceFile
 from headrace.spark.registry import Registered, Registry
-from headrace.spark.slices import CACHE, Parts, by_place, compacted, merged, needed, write_slices
+from headrace.spark.slices import (
+    CACHE,
+    Parts,
+    Section,
+    by_place,
+    compacted,
+    merged,
+    needed,
+    sections_of,
+    write_slices,
+)
 from headrace.spark.staging import begin_sync_staged, stage, stage_results
 from headrace.spark.time import BEGINNING_US, ENDED_US
 from headrace.windows import bounds_of, instances_ending
@@ -45,7 +56,7 @@ class Reduced:
 
 def reduce_step(setting: Setting, number: int, reducer: int, pieces: Iterable[Piece]) -> Reduced:
     step = step_of(setting, number)
-    new, counted = received(step, pieces)
+    new = Received(step, pieces)
     mine = [file for file in step.before.slices if file.reducer == reducer] if step.before else []
     kept = kept_parts(step, mine) if is_read(step, mine) else {}
     closing = Closing(step, reducer)
@@ -53,25 +64,43 @@ def reduce_step(setting: Setting, number: int, reducer: int, pieces: Iterable[Pi
     if journal.watermark_us is not None:
         closing.close(step.closing, kept, journal.closed_us, journal.watermark_us)
     if journal.ended:
-        closing.close(step.registry, merged([kept, new]), journal.watermark_us, ENDED_US)
+        closing.close(step.registry, merged([kept, new.parts]), journal.watermark_us, ENDED_US)
     results, wait = closing.staged()
     files, is_compacted = store(step, reducer, mine, kept, new)
     wait()
-    return Reduced(Manifest(reducer, tuple(files), is_compacted, results, closing.states), counted)
+    return Reduced(Manifest(reducer, tuple(files), is_compacted, results, closing.states), new.counted)
 
 
-def received(step: Step, pieces: Iterable[Piece]) -> tuple[Parts, Counted]:
-    """The partials that the tasks sent, combined, and what they counted."""
-    counted = Counted()
-    found: Parts = {}
-    for piece in pieces:
-        if piece.plan == COUNTS:
-            counted = counted.plus(counted_from(piece.data))
-        else:
-            plan = step.setting.directory.plan(piece.plan)
-            for place, part in by_place(step.setting.stream, plan, from_bytes(piece.data)):
-                found.setdefault(piece.plan, {}).setdefault(place, []).append(part)
-    return compacted(found, None), counted
+class Received:
+    """What the tasks sent to a reducer: partials by plan, and what they counted."""
+
+    def __init__(self, step: Step, pieces: Iterable[Piece]) -> None:
+        self.setting = step.setting
+        self.counted = Counted()
+        self.sent: dict[str, list[Section]] = {}
+        for piece in pieces:
+            if piece.plan == COUNTS:
+                self.counted = self.counted.plus(counted_from(piece.data))
+            else:
+                section = Section(piece.plan, from_bytes(piece.data), piece.data)
+                self.sent.setdefault(piece.plan, []).append(section)
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Combined."""
+        found: Parts = {}
+        for name, sections in self.sent.items():
+            plan = self.setting.directory.plan(name)
+            for section in sections:
+                for place, part in by_place(self.setting.stream, plan, section.shipment):
+                    found.setdefault(name, {}).setdefault(place, []).append(part)
+        return compacted(found, None)
+
+    def sections(self) -> list[Section]:
+        """As they are kept. What one task sent is kept as it came: there is nothing to combine it with."""
+        if all(len(sections) == 1 for sections in self.sent.values()):
+            return [section for sections in self.sent.values() for section in sections]
+        return list(sections_of(self.setting.stream, self.parts))
 
 
 def is_read(step: Step, files: Sequence[SliceFile]) -> bool:
@@ -90,15 +119,18 @@ def kept_parts(step: Step, files: Iterable[SliceFile]) -> Parts:
     return merged(CACHE.read(step.setting.directory, step.setting.stream, file, live) for file in files)
 
 
-def store(step: Step, reducer: int, mine: list[SliceFile], kept: Parts, new: Parts) -> tuple[list[SliceFile], bool]:
+def store(step: Step, reducer: int, mine: list[SliceFile], kept: Parts, new: Received) -> tuple[list[SliceFile], bool]:
     """The files this step adds; if there are many, one in place of all. At the end of the input nobody needs any."""
     if step.journal.ended:
         return [], False
     setting, number = step.setting, step.journal.step
     needed_us = step.before.needed_us if step.before else None
     is_compacted = len(mine) >= MOST_FILES
-    parts = compacted(merged([kept, new]), needed_us) if is_compacted else new
-    file = write_slices(setting.directory, setting.stream, reducer, number, parts)
+    if is_compacted:
+        sections = list(sections_of(setting.stream, compacted(merged([kept, new.parts]), needed_us)))
+    else:
+        sections = new.sections()
+    file = write_slices(setting.directory, reducer, number, sections)
     return [file] if file else [], is_compacted
 
 

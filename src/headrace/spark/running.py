@@ -5,9 +5,11 @@ tasks --mapInArrow--> level 1 --(reducer, bytes)--> repartitionById --mapInArrow
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -77,6 +79,7 @@ def unit_task(setting: Setting, step: int, tasks: int) -> Callable[[Batches], Ba
             for number in batch.column(0).to_pylist():
                 if number < len(shares):
                     yield from map(to_batch, map_units(setting, step, shares[number]))
+        set_aside(1, setting, step)
 
     return run
 
@@ -88,6 +91,7 @@ def row_task(setting: Setting, step: int) -> Callable[[Batches], Batches]:
         stream = setting.declared
         tables = (conform(pa.Table.from_batches([batch]), stream.columns, stream.zone) for batch in batches)
         yield from map(to_batch, map_rows(setting, step, tables))
+        set_aside(1, setting, step)
 
     return run
 
@@ -99,8 +103,22 @@ def reducer_task(setting: Setting, step: int) -> Callable[[Batches], Batches]:
         reduced = reduce_step(setting, step, context.partitionId(), received(batches))
         manifest = json.dumps(asdict(reduced.manifest))
         yield pa.RecordBatch.from_pydict({"manifest": [manifest], "counted": [to_json(reduced.counted)]})
+        set_aside(2, setting, step)
 
     return run
+
+
+def set_aside(level: int, setting: Setting, step: int) -> None:
+    """A worker of Spark collects garbage after every task. What stays for the next steps need not be looked at then."""
+    journal = step_of(setting, step).journal
+    frozen_with(level, setting, journal.registry, journal.plan)
+
+
+@lru_cache(maxsize=64)
+def frozen_with(_level: int, _setting: Setting, _registry: int, _plan: str | None) -> None:
+    """Once for what a level keeps of a registry and a plan."""
+    gc.collect()
+    gc.freeze()
 
 
 def received(batches: Batches) -> Iterator[Piece]:

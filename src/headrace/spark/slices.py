@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.kernel.interchange import Counts, Shipment, from_bytes, pack, to_bytes, unpack
 from headrace.kernel.owning import taken
@@ -30,27 +33,36 @@ KEPT_BYTES = 256 << 20
 """How much of what was read a process keeps, since the next step reads most of it again."""
 
 
-def write_slices(directory: Directory, stream: str, reducer: int, step: int, parts: Parts) -> SliceFile | None:
-    """The partials as one file of a name that no other attempt has; None if there are none."""
-    sections = []
-    rows, ends_us = 0, []
-    for name, by_place in parts.items():
-        found = [part for same in by_place.values() for part in same if part.rows]
-        if found:
-            rows += sum(part.rows for part in found)
-            ends_us += [int(part.ends_us.max()) for part in found]
-            sections.append((name, to_bytes(Shipment(pack(stream, found), Counts()))))
-    if not sections:
+class Section(NamedTuple):
+    """Partials that were computed under one plan, as a file keeps them and as tasks send them."""
+
+    plan: str
+    shipment: Shipment
+    data: bytes
+
+
+def sections_of(stream: str, parts: Parts) -> Iterator[Section]:
+    for plan, places in parts.items():
+        shipment = Shipment(pack(stream, (part for same in places.values() for part in same)), Counts())
+        yield Section(plan, shipment, to_bytes(shipment))
+
+
+def write_slices(directory: Directory, reducer: int, step: int, sections: Sequence[Section]) -> SliceFile | None:
+    """One file of a name that no other attempt has; None if there are no rows."""
+    tables = [table for section in sections for table in section.shipment.tables if table.num_rows]
+    if not tables:
         return None
     data = packed(sections)
     name = f"slices/{step:09}-{reducer}-{uuid4().hex[:12]}.slices"
     write_file(directory.root / name, data)
-    return SliceFile(StoredFile(name, digest(data), len(data)), reducer, rows, max(ends_us))
+    last_end_us = max(pc.max(table["slice_end"].cast(pa.int64())).as_py() for table in tables)
+    rows = sum(table.num_rows for table in tables)
+    return SliceFile(StoredFile(name, digest(data), len(data)), reducer, rows, last_end_us)
 
 
-def packed(sections: Sequence[tuple[str, bytes]]) -> bytes:
-    head = json.dumps([[name, len(data)] for name, data in sections]).encode()
-    return b"".join([LENGTH.pack(len(head)), head, *(data for _, data in sections)])
+def packed(sections: Sequence[Section]) -> bytes:
+    head = json.dumps([[section.plan, len(section.data)] for section in sections]).encode()
+    return b"".join([LENGTH.pack(len(head)), head, *(section.data for section in sections)])
 
 
 def unpacked(data: bytes) -> Iterable[tuple[str, bytes]]:
@@ -69,6 +81,7 @@ class Cache:
         self.held: dict[Path, tuple[int, Parts]] = {}
 
     def read(self, directory: Directory, stream: str, file: SliceFile, live: Collection[str]) -> Parts:
+        """The partials of plans under which something was counted that is not forgotten, by now."""
         path = directory.root / file.file.name
         size, parts = self.held.pop(path, (0, None))
         if parts is None:
@@ -76,7 +89,7 @@ class Cache:
         self.held[path] = size, parts
         while sum(held for held, _ in self.held.values()) > self.most_bytes and len(self.held) > 1:
             del self.held[next(iter(self.held))]
-        return parts
+        return {plan: places for plan, places in parts.items() if plan in live}
 
 
 CACHE = Cache(KEPT_BYTES)
