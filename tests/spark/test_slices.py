@@ -20,3 +20,16 @@ def test_what_is_kept_of_a_file_is_given_as_long_as_its_plan_counts(tmp_path: Pa
     cache, file = Cache(1 << 20), commit.slices[0]
     for live in ({plan}, set[str](), {plan}):
         assert cache.read(stepper.directory, "r", file, live).keys() == live
+
+
+def test_of_a_file_that_is_gone_nothing_is_kept(tmp_path: Path) -> None:
+    write_input(tmp_path / "input", batches(1)[0], 0)
+    stepper = make_stepper(tmp_path)
+    commit = stepper.step(Input())
+    stepper.close()
+    assert commit is not None
+    cache, (first, *others) = Cache(1 << 20), commit.slices
+    for file in (first, *others):
+        cache.read(stepper.directory, "r", file, {span.plan for span in commit.spans})
+    cache.keep_only(stepper.directory, others)
+    assert cache.held.keys() == {stepper.directory.root / file.file.name for file in others}

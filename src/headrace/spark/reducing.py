@@ -115,8 +115,12 @@ def is_read(step: Step, files: Sequence[SliceFile]) -> bool:
 
 
 def kept_parts(step: Step, files: Iterable[SliceFile]) -> Parts:
-    live = {span.plan for span in step.before.spans} if step.before else set()
-    return merged(CACHE.read(step.setting.directory, step.setting.stream, file, live) for file in files)
+    """Of the files that were committed."""
+    if step.before is None:
+        return {}
+    directory, live = step.setting.directory, {span.plan for span in step.before.spans}
+    CACHE.keep_only(directory, step.before.slices)
+    return merged(CACHE.read(directory, step.setting.stream, file, live) for file in files)
 
 
 def store(step: Step, reducer: int, mine: list[SliceFile], kept: Parts, new: Received) -> tuple[list[SliceFile], bool]:

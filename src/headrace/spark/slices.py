@@ -85,11 +85,19 @@ class Cache:
         path = directory.root / file.file.name
         size, parts = self.held.pop(path, (0, None))
         if parts is None:
-            size, parts = file.file.bytes, read_slices(directory, stream, file, live)
+            parts = read_slices(directory, stream, file, live)
+            size = sum(part.nbytes for places in parts.values() for same in places.values() for part in same)
         self.held[path] = size, parts
         while sum(held for held, _ in self.held.values()) > self.most_bytes and len(self.held) > 1:
             del self.held[next(iter(self.held))]
         return {plan: places for plan, places in parts.items() if plan in live}
+
+    def keep_only(self, directory: Directory, files: Iterable[SliceFile]) -> None:
+        """Of this directory, these."""
+        live = {directory.root / file.file.name for file in files}
+        gone = [path for path in self.held if path.is_relative_to(directory.root) and path not in live]
+        for path in gone:
+            del self.held[path]
 
 
 CACHE = Cache(KEPT_BYTES)
