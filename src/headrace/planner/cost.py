@@ -35,16 +35,16 @@ class Constants:
 
     node_ns: float = 110_000.0
     leaf_ns: float = 45_000.0
-    join_ns: float = 18.0
-    evaluate_ns: float = 0.4
+    join_ns: float = 20.0
+    evaluate_ns: float = 0.3
     code_ns: float = 20.0
-    slice_ns: float = 1.6
+    slice_ns: float = 1.5
     key_ns: float = 0.6
-    dense_ns: float = 3.0
-    hash_ns: float = 14.0
-    large_hash_ns: float = 60.0
-    addition_ns: float = 2.4
-    ship_row_ns: float = 45.0
+    dense_ns: float = 0.6
+    hash_ns: float = 11.0
+    large_hash_ns: float = 47.0
+    addition_ns: float = 1.6
+    ship_row_ns: float = 30.0
     ship_byte_ns: float = 0.3
 
 
