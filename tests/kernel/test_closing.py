@@ -8,12 +8,16 @@ from collections import defaultdict
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from headrace.kernel.answering import answer
+from headrace.kernel.answering import Reader, Run, answer, plan_for
 from headrace.kernel.closing import close, filled, group_slots, repeated_from, window_totals
 from headrace.kernel.closing_loops import count_groups
 from headrace.kernel.leaf_rows import KNOWN_RANKINGS, KNOWN_ROWS, LeafRows, numbered_groups, ranked
 from headrace.model.query import Order
+from headrace.model.windows import Interval
+from headrace.planner.leaves import demand
 from headrace.planner.sampling import Data
 from headrace.sql import parse_script
 
@@ -116,6 +120,36 @@ def test_gaps_are_filled_up_to_a_number() -> None:
     for most, expected, left_out in ((9, [1, 2, 3, 4, 5, 6], 0), (2, [1, 2, 3, 4, 6], 1), (0, [1, 2, 6], 3)):
         instances, more = filled(np.array([1, 2, 6]), most)
         assert (list(instances), more) == (expected, left_out)
+
+
+COUNTS = parse_script(
+    """
+    CREATE STREAM S (t TIMESTAMP) EVENT TIME t LATENESS '5 s';
+    CREATE QUERY q AS SELECT count(*) AS n FROM S [RANGE '11 us' SLIDE '3 us'];
+    """
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.integers(0, 80), min_size=1, max_size=8),
+    st.lists(st.integers(0, 80), max_size=2),
+    st.sampled_from([0, 3, 1_000]),
+)
+@example([13, 22, 39], [13], 1_000)
+def test_a_window_has_its_own_rows_whichever_others_are_shown(
+    times_us: list[int], missed: list[int], max_empty: int
+) -> None:
+    rows = pa.table({"t": pa.array(times_us, pa.timestamp("us", tz="UTC"))})
+    data, query = Data(COUNTS.catalog, COUNTS.catalog.streams[0], rows, {}), COUNTS.queries[0].query
+    run = Run()
+    Reader(data, {"q": query}, plan_for(data, {"q": query})).take_batch(run, rows)
+    spans = [Interval(time_us, time_us + 1) for time_us in missed]
+    table = close(query, run.retained.gather(demand(query)).parts, spans, max_empty=max_empty).table
+    bounds = zip(*(table[name].cast(pa.int64()).to_pylist() for name in ("window_start", "window_end")), strict=True)
+    for (start_us, end_us), count in zip(bounds, table["n"].to_pylist(), strict=True):
+        assert count == sum(start_us <= time_us < end_us for time_us in times_us)
+        assert not any(start_us <= time_us < end_us for time_us in missed)
 
 
 def test_no_rows_give_an_empty_table() -> None:

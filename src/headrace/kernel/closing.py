@@ -178,7 +178,7 @@ def combined(
         whole, left_out = filled(instances if complete.all() else instances[complete], max_empty, before)
         shown = whole[is_complete(query.window, whole, leaf, unknown)]
         slots = repeated_from(np.searchsorted(instances, first), held_by)
-        if len(shown) != len(instances):
+        if not np.array_equal(shown, instances):
             slots = places_among(shown, instances)[slots]
             rows, slots = rows[slots >= 0], slots[slots >= 0]
         states = combined_states(parts, terms, rows, slots, len(shown))
