@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -47,6 +50,31 @@ def shipped(run: Run) -> Run:
 
 def told(closed: Any) -> list[Any]:
     return [repr(closed[name].table.to_pylist()) for name in closed]
+
+
+def mixed(tables: Iterable[pa.Table], seed: int) -> list[pa.Table]:
+    """With the rows of all nodes in another order."""
+    chance = np.random.default_rng(seed)
+    return [table.take(pa.array(chance.permutation(table.num_rows))) for table in tables]
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(cases(), st.integers(0, 9))
+def test_rows_of_a_node_need_not_follow_each_other(case: tuple[dict[str, Query], list[Row]], seed: int) -> None:
+    asked, table = case
+    data = data_of(table)
+    plan = plan_for(data, asked)
+    run = Run()
+    Reader(data, asked, plan).take_batch(run, data.rows)
+    nodes = [plan.nodes[place].node for place in plan.shipped]
+    for kept in run.retained.plans.values():
+        for batch in zip(*kept.parts.values(), strict=True):
+            sent = pack("r", batch)
+            whole, again = (
+                {part.node: sorted(part.starts_us.tolist()) for part in unpack("r", tables, nodes)}
+                for tables in (sent, mixed(sent, seed))
+            )
+            assert whole == again == {part.node: sorted(part.starts_us.tolist()) for part in batch if part.rows}
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)

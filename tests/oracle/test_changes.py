@@ -16,7 +16,7 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel import answering, computing, fanning, slots, sources
+from headrace.kernel import answering, computing, fanning, partials, slots, sources
 from headrace.kernel.answering import Reader, Run, close_all
 from headrace.kernel.retaining import Retained
 from headrace.model.query import Output, Query
@@ -84,7 +84,7 @@ def circumstances(draw: st.DrawFn) -> dict[tuple[object, str], int | float]:
         (slots, "FIRST_BITS"): draw(st.sampled_from([1, slots.FIRST_BITS])),
         (answering, "CHUNK_ROWS"): draw(st.sampled_from([1, 3, answering.CHUNK_ROWS])),
         (answering, "MANY_ROWS"): draw(st.sampled_from([-1, answering.MANY_ROWS])),
-        (computing, "MANY_SLICES"): draw(st.sampled_from([0, 1, computing.MANY_SLICES])),
+        (partials, "MANY_SLICES"): draw(st.sampled_from([0, 1, partials.MANY_SLICES])),
         (computing, "WORTH_FILTERING"): draw(st.sampled_from([0.0, 1.0])),
         (computing, "MOST_CELLS"): draw(st.sampled_from([0, sources.MOST_CELLS])),
         (sources, "MOST_CELLS"): draw(st.sampled_from([0, sources.MOST_CELLS])),

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from functools import lru_cache, partial
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,15 +13,8 @@ import numpy.typing as npt
 
 from headrace.aggregates.partials import Partial
 from headrace.kernel.fanning import fan_out, is_fanned_out
-from headrace.kernel.partials import (
-    Integers,
-    NodePartials,
-    combine,
-    concatenate,
-    ordered_partials,
-)
+from headrace.kernel.partials import Integers, NodePartials, gathered, ordered_partials
 from headrace.kernel.placing import place_rows
-from headrace.kernel.slots import MOST_KEYS, find_slots
 from headrace.kernel.sources import MOST_CELLS, KeptRows, NodeRows, Source, truth
 from headrace.kernel.states_columns import Columns
 from headrace.kernel.totals import added_up
@@ -38,8 +30,6 @@ Shipped = Mapping[int, NodePartials]
 
 BUDGET_BYTES = 256 << 20
 """How much the partials of chunks may take before they are given."""
-MANY_SLICES = 8
-"""If chunks that follow each other have so many slices each, they hardly meet."""
 FIRST_ROWS = 4_096
 WORTH_FILTERING = 0.7
 """If more of the first rows pass, a coalesced filter is not applied: what no leaf wants does no harm."""
@@ -177,16 +167,6 @@ def rolled_up(
     trees = in_order([partial(subtree, place) for place in parts], threads)
     computed = {place: found for tree in trees for place, found in tree.items()}
     return {place: computed[place] for place in sorted(plan.shipped)}
-
-
-def gathered(parts: Sequence[NodePartials]) -> NodePartials:
-    """The rows of chunks: combined, or only put together if chunks follow each other in time and share few slices."""
-    bounds = [(part.starts_us.min(), part.starts_us.max()) for part in parts if part.rows]
-    if all(last <= first for (_, last), (first, _) in pairwise(bounds)):
-        starts_us = np.concatenate([part.starts_us for part in parts])
-        if find_slots(starts_us, MOST_KEYS).count >= MANY_SLICES * len(parts):
-            return concatenate(parts)
-    return combine(parts)
 
 
 def compute_all(nodes: Mapping[int, Node], source: NodeRows) -> Mapping[int, NodePartials]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +15,7 @@ from headrace.aggregates.user import DeclaredAggregate
 from headrace.kernel.answering import answer
 from headrace.model.arrow import as_stream, conform, for_people, is_bytes
 from headrace.model.chaining import rounds
-from headrace.model.errors import UsageError
+from headrace.model.errors import QueryError, RowErrorWarning, UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
 from headrace.model.types import BIGINT, BINARY, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, decimal
@@ -43,13 +45,20 @@ def aggregate_frame(
 ) -> dict[str, Any]:
     """Results are frames of the kind that came in."""
     rows = to_arrow(frame, name)
-    stream = Stream(name, columns_of(rows), event_time or only_time(rows, name))
     beside = {other: to_arrow(table, other) for other, table in tables.items()}
-    declared = tuple(Table(other, columns_of(table)) for other, table in beside.items())
-    catalog = with_functions(Catalog((stream,), declared), functions)
+    try:
+        stream = Stream(name, columns_of(rows), event_time or only_time(rows, name))
+        declared = tuple(Table(other, columns_of(table)) for other, table in beside.items())
+        catalog = Catalog((stream,))
+        for table in declared:
+            catalog = catalog.with_relation(table)
+    except ValueError as problem:
+        raise UsageError("frame", str(problem)) from None
+    catalog = with_functions(catalog, functions)
     parsed: dict[str, Query] = {}
-    for query, text in queries.items():
-        catalog, parsed[query] = parse_next(text, catalog, parsed)
+    with telling_of(unread_columns(rows, *beside.values())):
+        for query, text in queries.items():
+            catalog, parsed[query] = parse_next(text, catalog, parsed)
     known = {table.name: conform(beside[table.name], table.columns) for table in declared}
     answers: dict[str, pa.Table] = {}
     for each, ready in rounds(parsed, catalog):
@@ -59,8 +68,23 @@ def aggregate_frame(
         }
         found = answer(Data(catalog, each, read, known | results), {query: parsed[query] for query in ready})
         answers |= {query: closed.table for query, closed in found.closed.items()}
+        told = {query: (closed.errors, closed.problem) for query, closed in found.closed.items()}
+        for warning in shortcomings(each.name, found.dropped, told):
+            warnings.warn(warning, RowErrorWarning, stacklevel=3)
     back = RETURNED.get(library(frame), lambda table: table)
     return {query: back(for_people(answers[query], parsed[query].result_columns())) for query in parsed}
+
+
+def shortcomings(stream: str, dropped: int, queries: Mapping[str, tuple[int, str | None]]) -> Iterator[str]:
+    """What is not in the answers, in words: rows without an event time, and of each query the errors, with what the
+    code of a user raised first.
+    """
+    if dropped:
+        yield f"{stream}: {dropped:,} rows had no event time and were left out"
+    for query, (errors, problem) in queries.items():
+        if errors:
+            told = f"; the first: {problem}" if problem else ""
+            yield f"{query}: {errors:,} values could not be computed and are NULL{told}"
 
 
 def library(frame: Any) -> str:
@@ -102,6 +126,29 @@ def known_columns(rows: pa.Table) -> Iterator[Column]:
         found = next((data_type for test, data_type in TYPES if test(kind)), None)
         if found is not None:
             yield Column(field.name, found)
+
+
+def unread_columns(*tables: pa.Table) -> dict[str, pa.DataType]:
+    """Those of types that queries do not know, by their names in lower case."""
+    return {
+        field.name.lower(): field.type
+        for rows in tables
+        for field in rows.schema
+        if field.name not in {column.name for column in known_columns(rows)}
+    }
+
+
+@contextmanager
+def telling_of(unread: Mapping[str, pa.DataType]) -> Iterator[None]:
+    """If a query names a column that is there but can't be read, its error says so."""
+    try:
+        yield
+    except QueryError as problem:
+        if problem.code == "unknown-name" and problem.span is not None and problem.source is not None:
+            written = problem.source[problem.span.start : problem.span.end].strip('`"')
+            if written.lower() in unread:
+                problem.detail = f"it is of type {unread[written.lower()]}, which queries can't read"
+        raise
 
 
 def only_time(rows: pa.Table, name: str) -> str:

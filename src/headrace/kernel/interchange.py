@@ -7,10 +7,11 @@ told apart by their ids, which are digests of what a node means: the same in eve
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -105,13 +106,25 @@ def unpack(stream: str, tables: Iterable[pa.Table], nodes: Iterable[Node]) -> li
     wanted = {(node_id(stream, node), layout_of(node)): node for node in nodes}
     found = []
     for table in tables:
-        ids = one_array(table["node"])
-        codes = np.asarray(ids.indices)
-        for place, name in enumerate(ids.dictionary.to_pylist()):
-            node = wanted.get((name, table.schema.remove_metadata()))
+        schema = table.schema.remove_metadata()
+        for name, rows in by_node(table):
+            node = wanted.get((name, schema))
             if node is not None:
-                found.append(from_table(node, table.take(pa.array(np.flatnonzero(codes == place)))))
+                found.append(from_table(node, rows))
     return found
+
+
+def by_node(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each node, which mostly lie one after the other, with its id."""
+    ids = one_array(table["node"])
+    names, codes = ids.dictionary.to_pylist(), np.asarray(ids.indices)
+    bounds = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(codes)]
+    runs: dict[int, list[pa.Table]] = {}
+    for begin, end in pairwise(bounds):
+        if begin < end:
+            runs.setdefault(int(codes[begin]), []).append(table.slice(begin, end - begin))
+    for code, same in runs.items():
+        yield names[code], pa.concat_tables(same)
 
 
 def from_table(node: Node, table: pa.Table) -> NodePartials:

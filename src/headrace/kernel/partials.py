@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,9 @@ from headrace.model.expressions import Expression
 from headrace.planner.nodes import Node
 
 Integers = npt.NDArray[np.int64]
+
+MANY_SLICES = 8
+"""If parts that follow each other in time have so many slices each, they hardly meet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +78,18 @@ def bytes_of_states(states: Mapping[Partial, Columns]) -> int:
     if isinstance(states, Totals):
         return states.nbytes
     return sum(int(column.nbytes) for state in states.values() for column in state)
+
+
+def gathered(parts: Sequence[NodePartials]) -> NodePartials:
+    """Rows of one node: combined, or only put together if the parts follow each other in time and share few slices."""
+    if len(parts) == 1:
+        return parts[0]
+    ordered = sorted((part for part in parts if part.rows), key=lambda part: int(part.starts_us.min()))
+    if ordered and all(one.starts_us.max() <= next.starts_us.min() for one, next in pairwise(ordered)):
+        starts_us = np.concatenate([part.starts_us for part in parts])
+        if find_slots(starts_us, MOST_KEYS).count >= MANY_SLICES * len(parts):
+            return concatenate(ordered)
+    return combine(parts)
 
 
 def combine(parts: Sequence[NodePartials]) -> NodePartials:

@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.kernel.closing import Foreign, Part
 from headrace.kernel.computing import compute
-from headrace.kernel.partials import NodePartials, combine, concatenate
+from headrace.kernel.partials import NodePartials, concatenate, gathered
 from headrace.kernel.sources import NodeRows
 from headrace.model.schema import UserFunction
 from headrace.model.windows import Interval
@@ -89,7 +89,7 @@ class Retained:
         """
         if place not in kept.sources:
             parts = kept.parts[place]
-            whole = combine(parts) if parts[0].groups else concatenate(parts)
+            whole = gathered(parts) if parts[0].groups else concatenate(parts)
             kept.sources[place] = NodeRows(whole, self.functions, self.zone)
         source = kept.sources[place]
         shipped = source.parent.node

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headrace.kernel.interchange import Counts, Shipment, from_bytes, pack, to_bytes, unpack
 from headrace.kernel.owning import taken
-from headrace.kernel.partials import NodePartials, combine
+from headrace.kernel.partials import NodePartials, gathered
 from headrace.model.errors import DataError
 from headrace.planner.plan import Plan
 from headrace.spark.directory import Directory
@@ -144,7 +144,7 @@ def compacted(parts: Parts, needed_us: int | None) -> Parts:
         for place, same in places.items():
             kept = [part for part in (needed(each, needed_us) for each in same) if part.rows]
             if kept:
-                found.setdefault(name, {})[place] = [combine(kept)]
+                found.setdefault(name, {})[place] = [gathered(kept)]
     return found
 
 
