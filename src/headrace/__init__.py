@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.model.errors import RowErrorWarning
 from headrace.model.functions import user_function
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Engine",
+    "RowErrorWarning",
     "UserAggregate",
     "__version__",
     "aggregate",
@@ -40,7 +42,8 @@ def aggregate(
 
     In the queries the frame is called `name`, and `tables` are static tables to join. `event_time` is the column that
     tells the time of a row; it may be left out if there is one TIMESTAMP column only. The result of each query is a
-    frame of the kind that came in, with one row per window and group.
+    frame of the kind that came in, with one row per window and group. What could not be computed, and rows without an
+    event time, are told by a RowErrorWarning.
     """
     # Imported when called: importing headrace stays light.
     if type(frame).__module__.partition(".")[0] == "pyspark":
@@ -67,3 +70,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(ELSEWHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *ELSEWHERE})

@@ -113,7 +113,8 @@ def test_results_of_one_state_are_one_partial() -> None:
 def test_what_raises_is_isolated() -> None:
     """The windows with a bad row are NULL and counted; other windows, and other queries, go on."""
     queries = {"bad": QUERIES["whole"].replace("spread", "touchy"), "good": QUERIES["whole"]}
-    found = headrace.aggregate(ROWS, queries, functions=[SPREAD, TOUCHY])
+    with pytest.warns(headrace.RowErrorWarning, match="bad: .* the first: touchy: update: ValueError"):
+        found = headrace.aggregate(ROWS, queries, functions=[SPREAD, TOUCHY])
     bad, good = values_of(found["bad"]), values_of(found["good"])
     assert good == from_reference(QUERIES["whole"])
     assert bad == from_reference(queries["bad"])

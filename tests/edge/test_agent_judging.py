@@ -70,11 +70,26 @@ def test_without_a_clock_there_is_no_future() -> None:
     assert judge.watermark_us == (10**9 - 2) * SECOND_US
 
 
-def test_late_rows_are_for_the_root_to_judge() -> None:
+def test_late_rows_are_counted_and_go_on() -> None:
+    """
+    frame 1   100, 1         nothing was sent before: 1 is not late
+    watermark 98
+    frame 2   1, 97, 98      two are below it; which windows are open is for the root to say
+    """
     judge = Judge(stream_of(), {}, None, None)
     judge.accepted(rows_at(100))
-    assert judge.accepted(rows_at(1)).num_rows == 1
+    judge.accepted(rows_at(1))
+    assert judge.cut().rows == Rows(read=2)
     assert judge.watermark_us == 98 * SECOND_US
+    assert judge.accepted(rows_at(1, None, 97, 98)).num_rows == 3
+    assert judge.cut().rows == Rows(read=4, late=2, dropped=1)
+    assert judge.watermark_us == 98 * SECOND_US
+
+
+def test_late_rows_are_counted_after_a_start() -> None:
+    judge = Judge(stream_of(), {"": 100 * SECOND_US}, 98 * SECOND_US, None)
+    judge.accepted(rows_at(97, 120))
+    assert judge.cut().rows == Rows(read=2, late=1)
 
 
 def test_an_idle_partition_does_not_hold_the_watermark_back() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.edge import exchange as exchanges
 from headrace.edge.exchange import ABANDONED_S, DirectoryExchange, FullError, header_of
-from headrace.edge.frames import Frame, Header, to_bytes
+from headrace.edge.frames import MOST_LISTED, Frame, Header, StrangerError, to_bytes
 from headrace.edge.orders import Orders, from_text, to_text
 from headrace.model.errors import DataError
 from headrace.planner.encoding import encode
@@ -64,6 +64,40 @@ def test_a_full_directory_takes_no_more(tmp_path: Path, monkeypatch: pytest.Monk
         sent(exchange, "north", 1, 3)
     next(exchange.waiting()).unlink()
     sent(exchange, "north", 1, 3)
+
+
+def test_who_is_not_listed_is_told_and_keeps_the_frame(tmp_path: Path) -> None:
+    exchange = DirectoryExchange(tmp_path)
+    sent(exchange, "early", 1, 1)
+    exchange.admit({"south", "north"})
+    sent(DirectoryExchange(tmp_path), "north", 1, 1)
+    told = """there is no edge 'stranger' in edges = \\["north", "south"\\]: add it in the file of the root or relay"""
+    with pytest.raises(StrangerError, match=told) as refused:
+        sent(DirectoryExchange(tmp_path), "stranger", 1, 1)
+    assert refused.value.code == "refused", "an edge tells what has this code"
+    assert [header_of(path).edge for path in exchange.waiting()] == ["early", "north"]
+    exchange.admit(["stranger"])
+    sent(DirectoryExchange(tmp_path), "stranger", 1, 1)
+
+
+def test_a_message_lists_some_names() -> None:
+    names = [f"edge{number}" for number in range(MOST_LISTED)]
+    assert '"edge7"]' in StrangerError("stranger", names).message
+    assert '"edge7", ...]' in StrangerError("stranger", [*names, "edge8"]).message
+
+
+def test_parked_frames_are_told_once_for_each_edge(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    exchange = DirectoryExchange(tmp_path)
+    parked = {"north~1~2.frame": "frame 1 before it is missing", "north~1~1.frame": "why", "south~1~1.frame": "other"}
+    for _ in range(3):
+        exchange.tell_parked(parked)
+    assert [record.message for record in caplog.records] == [
+        "edge north: parked north~1~1.frame and 1 after it: why",
+        "edge south: parked south~1~1.frame: other",
+    ]
+    exchange.tell_parked({})
+    exchange.tell_parked({"south~2~1.frame": "other"})
+    assert caplog.records[-1].message == "edge south: parked south~2~1.frame: other"
 
 
 def test_what_is_refused_is_kept_with_the_reason(tmp_path: Path) -> None:

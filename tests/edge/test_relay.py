@@ -109,7 +109,7 @@ class Edge:
             watermark_us=max(times, default=None),
             lowest_us=min(times, default=None),
             highest_us=max(times, default=None),
-            rows=Rows(read=rows.num_rows, bad=1),
+            rows=Rows(read=rows.num_rows, late=2, bad=1),
             errors={"plain": 1},
         )
         if not rows.num_rows:
@@ -259,7 +259,7 @@ def test_many_frames_become_one(place: Place) -> None:
     assert sum(len(table) for table in frame.tables) < sum(len(table) for each in below for table in each.tables)
     header = frame.header
     assert (header.edge, header.sequence, header.plan, header.begins) == ("west", 1, PLAN_ID, BEGINNING)
-    assert header.rows == Rows(read=90, bad=6)
+    assert header.rows == Rows(read=90, late=12, bad=6)
     assert header.errors == {"plain": 6}
     assert (header.lowest_us, header.highest_us) == tuple(ROWS["t"].cast(pa.int64()).to_numpy()[[0, -1]])
     assert {name: member.plan for name, member in header.members.items()} == dict.fromkeys(EDGES, PLAN_ID)
@@ -491,17 +491,53 @@ def refused(place: Place) -> dict[str, str]:
     return {path.name.removesuffix(".reason"): path.read_text() for path in folder.glob("*.reason")}
 
 
-def test_frames_of_others_are_refused(place: Place) -> None:
+def test_frames_of_others_are_refused(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     stranger, elsewhere = Edge("stranger", ROWS).cut(5), Edge("north", ROWS).cut(5, stream="Quotes")
-    place.put(stranger, elsewhere)
+    place.put(elsewhere)
+    (place.inbox.root / stranger.header.file_name).write_bytes(to_bytes(stranger))
     (place.inbox.root / "north~1~2.frame").write_bytes(b"nothing")
     place.relay.step()
     reasons = refused(place)
-    assert "no edge 'stranger'" in reasons[stranger.header.file_name]
+    told = (
+        """there is no edge 'stranger' in edges = ["east", "north", "south"]: add it in the file of the root or relay"""
+    )
+    back = "and start that again; then put the file back from refused/"
+    assert reasons[stranger.header.file_name] == f"{told}, {back}\n"
+    assert f"refused: {stranger.header.file_name}: {told}" in caplog.text
     assert "of the stream Quotes" in reasons[elsewhere.header.file_name]
     assert "does not begin like one" in reasons["north~1~2.frame"]
     assert place.relay.refused == 3
     assert not place.arrived()
+
+
+def test_a_frame_comes_back_from_refused(place: Place) -> None:
+    """Frames that came before anybody said who may send."""
+    stranger = Edge("stranger", ROWS)
+    frames = [stranger.cut(60), stranger.cut(30, ended=True)]
+    for frame in frames:
+        (place.inbox.root / frame.header.file_name).write_bytes(to_bytes(frame))
+    place.relay.step()
+    assert set(refused(place)) == {frame.header.file_name for frame in frames}
+    place.edges = ("stranger",)
+    place.restart()
+    for frame in frames:
+        (place.inbox.root / "refused" / frame.header.file_name).rename(place.inbox.root / frame.header.file_name)
+    place.relay.step()
+    check_all_arrived(place.arrived())
+
+
+def test_parked_frames_are_told_with_edge_and_reason(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.put(Edge("north", ROWS).cut(5))
+    place.relay.step()
+    again = Edge("north", ROWS, incarnation=2)
+    place.put(again.cut(5), again.cut(5))
+    for _ in range(3):
+        place.relay.step()
+    (told,) = [record.message for record in caplog.records]
+    assert told.startswith(
+        "edge north: parked north~0000000000000002~000000001.frame and 1 after it: it does not begin"
+    )
+    assert "was its state deleted?" in told
 
 
 def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:

@@ -78,3 +78,10 @@ def test_the_nearest_name() -> None:
     assert nearest("PRIZE", known) == "did you mean 'Price'?"
     assert nearest("something", known) is None
     assert nearest("x", []) is None
+
+
+def test_names_far_away_are_not_offered() -> None:
+    known = ["avg", "instr", "sum", "count", "Close", "price"]
+    assert [nearest(name, known) for name in ("lag", "first")] == [None, None]
+    found = [nearest(name, known) for name in ("sun", "cuont", "cnt", "clothes", "rice")]
+    assert found == [f"did you mean '{name}'?" for name in ("sum", "count", "count", "Close", "price")]

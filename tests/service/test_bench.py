@@ -98,3 +98,15 @@ def test_a_file_that_cannot_be_written_is_told(headrace: CommandLine, tmp_path: 
     outcome = headrace("calibrate", "--rows", 10_000, "--out", tmp_path / "file" / "constants.json")
     assert outcome.status == 1
     assert "can't write" in outcome.err
+
+
+def test_a_picture_that_can_not_be_drawn_is_told(headrace: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    small = ("bench", "nfc", "--rows", 2_000, "--queries", 2)
+    outcome = headrace(*small, "--plot", tmp_path / "file" / "factors.svg")
+    assert outcome.status == 1
+    assert f"error[file]: can't write {tmp_path / 'file'}" in outcome.err
+    unknown = headrace(*small, "--plot", tmp_path / "factors.gif")
+    assert unknown.status == 2
+    assert "does not end in .svg, .png or .pdf" in unknown.err
+    assert unknown.out == "", "nothing was measured"

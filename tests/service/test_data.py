@@ -28,6 +28,13 @@ def test_a_folder_in_use_is_refused_and_left_alone(headrace: CommandLine, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
 
 
+def test_a_folder_that_can_not_be_made_is_told(headrace: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    outcome = headrace("data", "trades", "--rows", 10, "--out", tmp_path / "file" / "below")
+    assert outcome.status == 1
+    assert f"error[file]: can't write {tmp_path / 'file' / 'below'}" in outcome.err
+
+
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_query_of_every_workload_is_accepted(headrace: CommandLine, tmp_path: Path, name: str) -> None:
     script = headrace("workload", name, "--seed", 7)

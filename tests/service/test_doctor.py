@@ -14,11 +14,12 @@ import pytest
 from headrace.service import doctor
 from headrace.service.doctor import Finding, Status
 from headrace.service.main import main
+from headrace.spark.java import Run
 
 JAVA_17 = 'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment (build 17.0.15+6)\n'
 
 
-def answer(output: str | None) -> doctor.Run:
+def answer(output: str | None) -> Run:
     def run(command: Sequence[str]) -> str | None:
         return output
 
@@ -46,20 +47,6 @@ def test_python(version: tuple[int, int], status: Status) -> None:
     assert finding.status is status
     assert finding.detail == f"{version[0]}.{version[1]} at /opt/python"
     assert bool(finding.hint) == (status is not Status.OK)
-
-
-@pytest.mark.parametrize(
-    ("output", "major"),
-    [
-        (JAVA_17, 17),
-        (f"Picked up JAVA_TOOL_OPTIONS: -Xmx1g\n{JAVA_17}", 17),
-        ('java version "1.8.0_392"', 8),
-        ('openjdk version "21" 2023-09-19 LTS', 21),
-        ("Unable to locate a Java Runtime.", None),
-    ],
-)
-def test_java_major(output: str, major: int | None) -> None:
-    assert doctor.java_major(output) == major
 
 
 @pytest.mark.parametrize(("output", "status"), [(JAVA_17, Status.OK), ('version "11.0.2"', Status.PROBLEM)])
@@ -172,12 +159,6 @@ def test_packages() -> None:
         "pyarrow": Status.OK,
         "sqlglot": Status.PROBLEM,
     }
-
-
-def test_run_program() -> None:
-    assert doctor.run_program(["sh", "-c", "echo out; echo err >&2"]) == "out\nerr\n"
-    assert doctor.run_program(["sh", "-c", "exit 3"]) is None
-    assert doctor.run_program(["/no/such/program"]) is None
 
 
 @pytest.mark.parametrize(("status", "exit_status"), [(Status.PROBLEM, 1), (Status.WARNING, 0), (Status.OK, 0)])

@@ -212,6 +212,12 @@ def address_of(agent: Agent) -> tuple[str, int]:
         (FILES, "", 'heartbeat = "soon"', "not a duration"),
         (FILES, "", 'spool_bytes = "much"', "not a size such as '4 MB'"),
         (FILES, "", "spool_bytes = true", "not a size such as '4 MB'"),
+        (
+            FILES,
+            "",
+            'spool_bytes = "4 MiB"',
+            "a whole number of KB, MB, GB (of 1,024 each), or of bytes without a unit",
+        ),
         (FILES, "", 'allow_plain = "yes"', "not true or false"),
         (FILES, "", 'token_file = "none"', "there is no such file"),
     ],
@@ -228,6 +234,10 @@ def test_mistakes_in_the_file_are_told(
     ("wrong", "told"),
     [
         ('edge = "a/b"', "a name of letters"),
+        ('memory = "0.5 MB"', "a whole number of KB, MB, GB"),
+        ('memory = "999999 GB"', "MB of this machine"),
+        ('path = "none"', "none, and there is no such directory"),
+        ('path = "schema.sql"', "schema.sql, and there is no such directory"),
         ('stream = "Tradez"', "declares no stream 'Tradez'"),
         ('schema = "none.sql"', "there is no such file"),
     ],
@@ -240,6 +250,14 @@ def test_wrong_names_are_told(headrace: CommandLine, folder: Path, wrong: str, t
     outcome = headrace("edge", path, "--once")
     assert outcome.status == 1
     assert told in outcome.err
+
+
+def test_a_source_that_is_not_there_is_told_before_there_are_orders(folder: Path) -> None:
+    (folder / "up" / "orders.json").unlink()
+    path = written(folder, 'kind = "files"\npath = "none"')
+    with pytest.raises(UsageError, match="there is no such directory"):
+        agent_of(read_agent_file(path), Mode.LIVE, print)
+    assert not (folder / "state").exists()
 
 
 def test_sizes_and_durations_are_read(folder: Path) -> None:

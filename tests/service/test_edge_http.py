@@ -70,3 +70,35 @@ def test_a_wrong_token_is_told(headrace: CommandLine, folder: Path) -> None:
         server.stop()
     assert outcome.status == 1
     assert "wants another token" in outcome.err
+    assert "hint: is it the one in its token_file?" in outcome.err
+    assert "start what is above" not in outcome.err
+
+
+def test_nobody_above_is_told(headrace: CommandLine, folder: Path) -> None:
+    server = serve({"r": upper(folder)}, "127.0.0.1:0", "secret")
+    address = server.address
+    server.stop()
+    (folder / "agent.toml").write_text(AGENT.format(address=address, patience="300 ms"))
+    outcome = headrace("edge", folder / "agent.toml", "--once")
+    assert outcome.status == 1
+    assert "does not answer" in outcome.err
+    assert "hint: start what is above first" in outcome.err
+
+
+def test_an_edge_that_is_not_listed_keeps_its_frames(headrace: CommandLine, folder: Path) -> None:
+    upper(folder).publish(orders_for(QUERIES))
+    upper(folder).admit(["south"])
+    server = serve({"r": upper(folder)}, "127.0.0.1:0", "secret")
+    server.start()
+    try:
+        (folder / "agent.toml").write_text(AGENT.format(address=server.address, patience="300 ms"))
+        outcome = headrace("edge", folder / "agent.toml", "--bounded", "--quiet")
+        assert outcome.status == 1
+        assert """there is no edge 'north' in edges = ["south"]: add it""" in outcome.err
+        assert "wait in the spool" in outcome.err
+        assert not received(folder)
+        upper(folder).admit(["north", "south"])
+        assert headrace("edge", folder / "agent.toml", "--bounded", "--quiet").status == 0
+    finally:
+        server.stop()
+    assert answers(received(folder), [orders_for(QUERIES).plan], QUERIES) == expected(20, QUERIES)

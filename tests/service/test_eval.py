@@ -76,8 +76,8 @@ def test_mistakes_are_told_without_a_stack_trace(
     percentile = tmp_path / "percentile.sql"
     percentile.write_text("SELECT quantile_sketch(Vol) FROM Trades [RANGE 60]")
     cases = {
-        ("eval", queries, "--data", tmp_path / "nowhere"): "no stream or table 'Trades'",
-        ("eval", queries, "--data", tmp_path / "none"): "no stream or table 'Trades'",
+        ("eval", queries, "--data", tmp_path / "nowhere"): f"the data folder {tmp_path / 'nowhere'} does not exist",
+        ("eval", queries, "--data", queries): f"the data folder {queries} is not a folder",
         ("eval", queries, "--data", broken): "can't be read as Parquet",
         ("eval", empty, "--data", trades): "no query",
         ("eval", queries, "--data", trades, "--query", "other"): "no query 'other'",
@@ -88,6 +88,38 @@ def test_mistakes_are_told_without_a_stack_trace(
         assert outcome.status == 1, arguments
         assert expected in outcome.err, arguments
         assert "Traceback" not in outcome.err
+
+
+def test_a_folder_without_declarations_is_told_once(
+    headrace: CommandLine, trades: Path, queries: Path, tmp_path: Path
+) -> None:
+    """And what else is wrong with the script, but not that each query reads a stream that nobody declared."""
+    (tmp_path / "none").mkdir()
+    schema = tmp_path / "none" / "schema.sql"
+    for told in ("does not exist", "declares no stream"):
+        outcome = headrace("eval", queries, "--data", tmp_path / "none")
+        assert outcome.status == 1
+        assert outcome.err.startswith(f"error[no-stream]: the script declares no stream, and {schema} {told}\n")
+        assert outcome.err.count("error[") == 1
+        schema.write_text("CREATE TABLE Close (Symbol STRING, CP DOUBLE);")
+    queries.write_text(f"CREATE STREAM Trades (Time TIMESTAMP EVENT TIME Time;\n{QUERIES}")
+    broken = headrace("eval", queries, "--data", tmp_path / "none").err
+    assert broken.count("error[") == 2
+    assert "queries.sql:1:" in broken
+    queries.write_text(f"{(trades / 'schema.sql').read_text()}\nSELECT count(*) FROM Trade [RANGE 1];")
+    assert "no stream or table 'Trade'" in headrace("eval", queries, "--data", trades).err
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "csv", "json"])
+def test_results_that_can_not_be_written_are_told(
+    headrace: CommandLine, trades: Path, queries: Path, tmp_path: Path, file_format: str
+) -> None:
+    taken = tmp_path / "out" / f"totals.{file_format}"
+    taken.mkdir(parents=True)
+    for out, told in ((queries, queries), (queries / "below", queries / "below"), (tmp_path / "out", taken)):
+        outcome = headrace("eval", queries, "--data", trades, "--out", out, "--format", file_format)
+        assert outcome.status == 1
+        assert f"error[file]: can't write {told}: " in outcome.err
 
 
 def test_errors_of_rows_are_counted_per_query(headrace: CommandLine, trades: Path, tmp_path: Path) -> None:

@@ -280,6 +280,18 @@ def test_a_plan_needs_some_rows(headrace: CommandLine, folder: Path, trades: Pat
     assert "[streams.Trades]: 'path' names" in headrace("explain", folder / "job.toml").err
 
 
+def test_a_stray_file_is_told_with_the_way_to_leave_it_out(headrace: CommandLine, folder: Path, trades: Path) -> None:
+    copytree(trades, folder / "data")
+    notes = folder / "data" / "Trades" / "notes.txt"
+    notes.write_text("from the plant")
+    outcome = headrace("explain", folder / "job.toml")
+    assert outcome.status == 1
+    assert f"error[bad-file]: {notes}" in outcome.err
+    assert "hint: every file of the directory is read, unless its name begins with . or _: " in outcome.err
+    notes.rename(notes.with_name("_notes.txt"))
+    assert headrace("explain", folder / "job.toml").status == 0
+
+
 def test_a_plan_is_made_without_files_that_the_run_would_leave_out(
     headrace: CommandLine, folder: Path, trades: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

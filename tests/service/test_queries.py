@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copyfile
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.model.naming import QUERY_NAME_HINT
@@ -209,6 +212,22 @@ def test_a_query_that_came_late_tells_when_its_first_window_ends(
     assert found["windows"] == 0
     assert found["waiting_until"] == "2004-12-01T17:00:15Z"
     assert "2004-12-01T17:00:15Z" in headrace("queries", "list", job).out
+
+
+def test_empty_windows_that_were_left_out_are_counted(headrace: CommandLine, job: Path, running: Stepper) -> None:
+    """A large trade a day: between two of them there are 17,278 empty windows of 12 s that slide by 5 s."""
+    add = job.parent / "data" / "Trades"
+    for number in range(3):
+        time = datetime(2004, 12, 1 + number, 17, tzinfo=UTC)
+        rows = {"Time": [time], "Symbol": ["A"], "Price": [1.0], "Vol": [6_000]}
+        pq.write_table(pa.table(rows), add / f"part-{number}.parquet")
+        running.step(Input())
+    running.step(Input())
+    found = listed(headrace, job)["large_trades"]
+    assert (found["windows"], found["left_out"]) == (2 + 1_000 + 2, 16_278)
+    shown = headrace("queries", "list", job).out
+    assert "empty windows left out" in shown
+    assert "16,278" in shown
 
 
 def test_a_table_is_read_again(headrace: CommandLine, job: Path, running: Stepper, trades: Path) -> None:

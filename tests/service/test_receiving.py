@@ -168,6 +168,20 @@ def test_a_frame_is_looked_at_before_it_is_kept(started: Started, inbox: Directo
     assert len(list(inbox.waiting())) == 1
 
 
+def test_an_edge_that_is_not_listed_is_told(started: Started, inbox: DirectoryExchange) -> None:
+    inbox.admit(["east", "west"])
+    server, told = started(), """there is no edge 'north' in edges = ["east", "west"]"""
+    status, error = posted(server, to_bytes(FRAME))
+    assert (status, error.partition(":")[0]) == (403, told)
+    with closing(client(server)) as exchange, pytest.raises(DataError) as refused:
+        exchange.put(FRAME.header, to_bytes(FRAME))
+    assert refused.value.code == "refused"
+    assert told in refused.value.message
+    assert not list(inbox.waiting())
+    inbox.admit(["north"])
+    assert posted(server, to_bytes(FRAME)) == (200, "")
+
+
 def test_a_body_has_a_limit(started: Started) -> None:
     server = started(most_bytes=1_000)
     assert posted(server, bytes(1_001)) == (413, "a frame has at most 1,000 bytes")

@@ -6,6 +6,7 @@ import io
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -306,6 +307,16 @@ def test_the_summary_tells_what_came_of_each_query(quiet: Console) -> None:
     shown = written(quiet)
     assert "... and 5 more queries" in shown
     assert shown.count("results: /results/<query>/step-*.json") == 1
+    assert "left out" not in shown
+
+
+def test_the_summary_tells_of_empty_windows_that_were_left_out(quiet: Console) -> None:
+    states = {"a": QueryState(1, windows=1_002, rows=1_002, left_out=16_278), "b": QueryState(1)}
+    summarise(quiet, [replace(PROGRESS, queries=states)], [])
+    table = [line.split() for line in written(quiet).splitlines()]
+    assert ["query", "windows", "rows", "row", "errors", "empty", "windows", "left", "out"] in table
+    assert ["a", "1,002", "1,002", "0", "16,278"] in table
+    assert ["b", "0", "0", "0", "0"] in table
 
 
 def test_names_are_not_markup(quiet: Console) -> None:
@@ -346,6 +357,16 @@ def test_a_missing_directory_is_named_with_its_key(headrace: CommandLine, job: P
     assert f"{job}, [streams.Trades]: 'path' names {job.parent / 'data' / 'Trades'}" in outcome.err
     (job.parent / "data" / "Trades").mkdir(parents=True)
     assert "[tables.Close]: 'path' names" in headrace("run", job).err
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_port_in_use_is_told_at_once(headrace: CommandLine, job: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = "127.0.0.1:{1}".format(*taken.getsockname())
+        job.write_text(f'{job.read_text()}\n[edges]\nlisten = "{address}"\n')
+        outcome = headrace("run", job)
+    assert outcome.status == 1
+    assert f"error[listen]: can't listen at {address}: Address already in use" in outcome.err
 
 
 @pytest.mark.usefixtures("no_session")
@@ -441,6 +462,7 @@ def test_the_jvm_is_started_apart_from_our_process_group(monkeypatch: pytest.Mon
     monkeypatch.setattr(sessions, "SparkContext", context)
     monkeypatch.setattr(sessions, "launch_gateway", launched)
     monkeypatch.setattr(sessions, "SparkConf", Mock())
+    monkeypatch.setattr(sessions, "check_java", Mock())
     sessions.start_java({"spark.master": "local"})
     assert launched.call_args.kwargs == {"popen_kwargs": {"start_new_session": True}}
     context._ensure_initialized.assert_called_once_with(gateway=launched.return_value)

@@ -10,29 +10,35 @@ from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.edge.agent import Agent
 from headrace.edge.exchange import DirectoryExchange
 from headrace.edge.forwarding import Work, work_for
 from headrace.edge.frames import Frame, Header, to_bytes
 from headrace.edge.frames import Rows as Counts
 from headrace.edge.ledger import EdgeState, from_json
 from headrace.edge.orders import Orders
+from headrace.edge.running import Mode
+from headrace.edge.sources import FileSource
+from headrace.edge.spool import Spool
 from headrace.model.arrow import arrow_type
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.spark.context import ResultFolder, Setting
 from headrace.spark.directory import prepare
 from headrace.spark.edges import Inbox, holding_back, plans_to_keep
+from headrace.spark.inputs import Source
 from headrace.spark.local import InProcess
 from headrace.spark.records import Commit
 from headrace.spark.registry import ask
 from headrace.spark.stepping import NOTHING, Input, Stepper
 from headrace.sql import format_query, parse_query
 from tests.oracle.tables import STREAM, Row
-from tests.spark.files import CATALOG
+from tests.spark.files import CATALOG, SCHEMA
 from tests.spark.stories import MAX_EMPTY, Story, Windows, read_results, run_reference, stories, without_sync
 from tests.spark.test_steps import compare
 
@@ -283,14 +289,75 @@ def test_what_is_no_frame_is_refused_and_told(root: Root, caplog: pytest.LogCapt
     east = edge_of(root, "east", rows_at(1))
     frame = sent(root, east)
     stranger = replace(frame, header=replace(frame.header, edge="south"))
-    root.deliver([stranger])
+    (root.exchange.root / stranger.header.file_name).write_bytes(to_bytes(stranger))
     (root.exchange.root / "east~1~1.frame").write_bytes(b"HRfr and no more")
     root.step()
     refused = {path.name for path in (root.exchange.root / "refused").glob("*.frame")}
     assert refused == {stranger.header.file_name, "east~1~1.frame"}
-    assert "there is no edge 'south'" in caplog.text
+    told = (
+        """there is no edge 'south' in edges = ["east", "west"]: add it in the file of the root or relay, and start"""
+    )
+    assert told in caplog.text
+    assert told in (root.exchange.root / "refused" / f"{stranger.header.file_name}.reason").read_text()
+    assert caplog.text.count("this is not a frame") == 1
     assert root.stepper.commit is not None
     assert root.stepper.commit.totals.rows == 0
+
+
+def test_a_frame_comes_back_from_refused(root: Root) -> None:
+    """The edge went on meanwhile: what it sent later waits for it."""
+    south = edge_of(root, "south", rows_at(1, 2, 3))
+    first, second = sent(root, south, 2), sent(root, south, 1)
+    path = root.exchange.root / first.header.file_name
+    path.write_bytes(to_bytes(first))
+    root.step()
+    root.names = ("east", "west", "south")
+    root.restart()
+    root.deliver([second])
+    root.step()
+    assert list(root.stepper.waiting.parked) == [second.header.file_name]
+    (root.exchange.root / "refused" / path.name).rename(path)
+    commit = root.step()
+    assert commit is not None
+    assert commit.totals.rows == 3
+    assert not list(root.exchange.waiting())
+
+
+def test_what_is_parked_is_told_once(root: Root, caplog: pytest.LogCaptureFixture) -> None:
+    """An edge whose state was deleted reads its source anew."""
+    root.deliver([sent(root, edge_of(root, "east", rows_at(1, 2)))])
+    root.step()
+    again = edge_of(root, "east", rows_at(1, 2))
+    again.incarnation = 2
+    root.deliver([sent(root, again, 1), sent(root, again, 1)])
+    for _ in range(3):
+        root.step()
+    (told,) = [record.message for record in caplog.records]
+    assert told.startswith("edge east: parked east~0000000000000002~000000001.frame and 1 after it: ")
+    assert "it does not begin where the edge was left: was its state deleted?" in told
+
+
+@pytest.mark.parametrize(("wants_rows", "late", "dropped"), [(False, 3, 0), (True, 3, 3)])
+def test_late_rows_are_counted(tmp_path: Path, wants_rows: bool, late: int, dropped: int) -> None:
+    """The agent has sent the watermark 18 when it reads 1, 2 and 3, and all windows there are closed. Of partials
+    nobody can tell which rows no window took.
+    """
+    root = Root(tmp_path, CATALOG, ("east",), wants_rows=wants_rows)
+    ask(root.directory, "add", "counts", COUNTS)
+    root.step()
+    (tmp_path / "input").mkdir()
+    for number, seconds in enumerate([(5, 20), (1, 2, 3, 19, 21)]):
+        pq.write_table(pa.Table.from_pylist(rows_at(*seconds), SCHEMA), tmp_path / "input" / f"{number}.parquet")
+        spool = Spool(tmp_path / "edge", "east", STREAM)
+        source = FileSource(Source(str(tmp_path / "input")), CATALOG.streams[0], spool.known.files, None, print)
+        Agent(CATALOG, CATALOG.streams[0], spool, source, lambda: root.exchange, mode=Mode.ONCE).run()
+        while root.step() is not None:
+            pass
+    commit = root.stepper.commit
+    assert commit is not None
+    assert (commit.totals.rows, commit.totals.late, commit.totals.dropped) == (7, late, dropped)
+    closed = root.windows("counts", parse_query(COUNTS, CATALOG))
+    assert {start_us // 1_000_000: rows[0][-1] for (start_us, _), rows in closed.items() if rows[0][-1]} == {4: 1}
 
 
 def test_a_root_that_died_behind_its_commit_takes_no_frame_twice(root: Root) -> None:

@@ -73,6 +73,40 @@ def test_aggregate_over_a_frame_of_spark(spark: SparkSession) -> None:
     assert sorted(map(str, there.to_pylist())) == sorted(map(str, here.to_pylist()))
 
 
+def test_what_could_not_be_computed_on_spark_is_warned_of(spark: SparkSession) -> None:
+    rows = [{"t": 0, "k": "a", "v": 2**62, "x": 0.0}, {"t": None, "k": "b", "v": 1, "x": 0.0}]
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=SCHEMA))
+    with pytest.warns(headrace.RowErrorWarning) as told:
+        headrace.aggregate(frame, {"large": "SELECT sum(v * 4) AS n FROM rows [RANGE '1 s']"}, name="rows")
+    assert [(str(each.message), each.filename) for each in told] == [
+        ("rows: 1 rows had no event time and were left out", __file__),
+        ("large: 1 values could not be computed and are NULL", __file__),
+    ]
+
+
+def test_a_callback_that_fails_over_a_streaming_frame(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(query: str, step: int, rows: pa.Table) -> None:
+        raise KeyError("mine")
+
+    for number, rows in enumerate(batches(3)):
+        write_input(tmp_path / "input", rows, number)
+    engine = engine_over(spark, tmp_path)
+    engine.sink("callback", function=fail)
+    engine.stream("r", spark.readStream.schema("t timestamp, k string, v long, x double").parquet(f"{tmp_path}/input"))
+    engine.add("counts", QUERIES["counts"])
+    run = engine.start(trigger="20 ms")
+    with pytest.raises(
+        UsageError, match=r"function fail failed on query 'counts', step \d+: KeyError: 'mine'"
+    ) as caught:
+        run.join(60)
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert any(caught.value.message in message for message in caplog.messages)
+    with pytest.raises(UsageError, match="function fail failed"):
+        run.stop()
+
+
 def test_what_a_session_lacks_is_reported_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.datasets import generate
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -19,6 +21,14 @@ ROOT = Path(__file__).parents[2]
 def test_an_example_runs(name: str, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     assert spark is not None
     runpy.run_path(str(ROOT / "examples" / name))
+    assert "window_start" in capsys.readouterr().out
+
+
+def test_the_page_of_sinks_runs(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generate("trades", 2_000, 7, tmp_path)
+    (block,) = re.findall(r"^```py\n(.*?)^```", (ROOT / "docs" / "sinks.md").read_text(), re.MULTILINE | re.DOTALL)
+    known: dict[str, object] = {"spark": spark, "root": tmp_path}
+    exec(compile(block, "sinks.md", "exec"), known)  # noqa: S102 - the page's own example
     assert "window_start" in capsys.readouterr().out
 
 

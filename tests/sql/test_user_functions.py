@@ -60,7 +60,7 @@ BAD_CALLS = [
     ("midcap()", "midcap takes (STRING), not ()"),
     ("midcap(vol)", "midcap takes (STRING), not (BIGINT)"),
     ("midcap(symbol, symbol)", "midcap takes (STRING), not (STRING, STRING)"),
-    ("Score(vol, vol) > 1", "Score takes (BIGINT, DOUBLE), not (BIGINT, BIGINT)"),
+    ("Score(price, price) > 1", "Score takes (BIGINT, DOUBLE), not (DOUBLE, DOUBLE)"),
 ]
 
 
@@ -69,6 +69,10 @@ def test_its_types_are_checked(condition: str, message: str) -> None:
     with pytest.raises(QueryError) as caught:
         where(condition)
     assert (caught.value.code, caught.value.message) == ("type", message)
+
+
+def test_a_number_widens_to_double_as_in_aggregates() -> None:
+    assert where("Score(vol, vol) > 1") == where("Score(vol, CAST(vol AS DOUBLE)) > 1")
 
 
 def test_null_fits_every_parameter() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from headrace.aggregates.partials import USER_KINDS, USER_TRAITS
 from headrace.aggregates.signatures import AGGREGATE_SYNONYMS, AGGREGATES
-from headrace.aggregates.user import DeclaredAggregate
+from headrace.aggregates.user import DeclaredAggregate, UserAggregate
 from headrace.expressions.functions import FUNCTIONS, SYNONYMS
 from headrace.model.errors import UsageError
 from headrace.model.schema import Catalog, UserFunction
@@ -39,7 +40,7 @@ def aggregate_called(function: str) -> DeclaredAggregate:
 
 def with_functions(catalog: Catalog, functions: Iterable[UserFunction | DeclaredAggregate]) -> Catalog:
     """The catalog with functions and aggregates of users."""
-    found = list(functions)
+    found = [checked_function(each) for each in functions]
     aggregates = [each for each in found if isinstance(each, DeclaredAggregate)]
     taken = [each.name.lower() for each in (*catalog.functions, *found) if isinstance(each, UserFunction)]
     taken += [name for aggregate in catalog.aggregates for name in names_of(aggregate)]
@@ -54,3 +55,13 @@ def with_functions(catalog: Catalog, functions: Iterable[UserFunction | Declared
         functions=(*catalog.functions, *(each for each in found if isinstance(each, UserFunction))),
         aggregates=(*catalog.aggregates, *aggregates),
     )
+
+
+def checked_function(given: Any) -> UserFunction | DeclaredAggregate:
+    if isinstance(given, UserFunction | DeclaredAggregate):
+        return given
+    kind = given if isinstance(given, type) else type(given)
+    maker = "user_aggregate" if issubclass(kind, UserAggregate) else "user_function"
+    name = getattr(given, "__name__", kind.__name__)
+    hint = f"hand in headrace.{maker}({name})" if callable(given) or maker == "user_aggregate" else None
+    raise UsageError("function", f"'{name}' is not a function or aggregate that was made for queries", hint=hint)

@@ -128,7 +128,8 @@ class Agent:
         until_s = time.monotonic() + self.pace.patience_s
         while self.following.newest is None and not self.stopping.is_set():
             if time.monotonic() >= until_s:
-                detail, hint = self.following.problem, "start what is above first: it says what it asks for"
+                detail = self.following.problem
+                hint = "start what is above first: it says what it asks for" if detail is None else self.following.hint
                 raise UsageError("no-orders", "there are no orders for this edge", detail=detail, hint=hint)
             self.stopping.wait(TAKEN_S / 2)
 

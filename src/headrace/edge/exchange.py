@@ -2,24 +2,27 @@
 
 <edge>~<incarnation>~<sequence>.frame    what edges sent and nobody has taken yet
 refused/                                 what could not be used, with the reason in a file beside it
+edges.txt                                whose frames are taken; until there is one, those of all
 orders.json, tables/<digest>.arrow       what edges are asked to do, and the static tables they need for it
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
-from headrace.edge.frames import Header, read_header
+from headrace.edge.frames import Header, StrangerError, read_header
 from headrace.edge.orders import Orders, from_text, to_text
-from headrace.model.errors import UsageError
-from headrace.spark.disk import TEMPORARY, digest, make_folder, read_file, write_file
+from headrace.model.errors import UsageError, printable
+from headrace.spark.disk import TEMPORARY, digest, make_folder, read_file, translated, write_file
 
+LOG = logging.getLogger(__name__)
 WHOLE = "[!.]*.frame"
 """Files that are being written begin with a dot."""
 MOST_WAITING = 10_000
@@ -49,6 +52,7 @@ class DirectoryExchange:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.told: dict[str, tuple[str, str]] = {}
         for folder in (root, root / "refused", root / "tables"):
             make_folder(folder)
 
@@ -56,19 +60,25 @@ class DirectoryExchange:
 
     def put(self, header: Header, data: bytes) -> None:
         """Once more does no harm: the same frame has the same name."""
+        with translated(self.root / header.file_name):
+            edges = self.edges()
+        if edges is not None and header.edge not in edges:
+            raise StrangerError(header.edge, edges)
         if sum(1 for _ in self.root.glob(WHOLE)) >= MOST_WAITING:
             raise FullError("frames-waiting", f"{self.root} has {MOST_WAITING} frames that nobody has taken")
         write_file(self.root / header.file_name, data)
+
+    def edges(self) -> Collection[str] | None:
+        """Who may send, as whoever reads here said at its last start."""
+        text = text_in(self.root / "edges.txt")
+        return None if text is None else text.split()
 
     def orders(self) -> Orders | None:
         text = self.orders_text()
         return None if text is None else from_text(text)
 
     def orders_text(self) -> str | None:
-        try:
-            return (self.root / "orders.json").read_text()
-        except FileNotFoundError:
-            return None
+        return text_in(self.root / "orders.json")
 
     def table_bytes(self, name: str) -> bytes:
         return read_file(self.root / "tables" / f"{name}.arrow", name)
@@ -77,6 +87,11 @@ class DirectoryExchange:
         return pa.ipc.open_file(pa.py_buffer(self.table_bytes(name))).read_all()
 
     # From above
+
+    def admit(self, edges: Collection[str]) -> None:
+        """These may send, and nobody else."""
+        if self.edges() != sorted(edges):
+            write_file(self.root / "edges.txt", "".join(f"{edge}\n" for edge in sorted(edges)).encode())
 
     def waiting(self) -> Iterator[Path]:
         """Frames in the order in which each edge sent them. What somebody who was killed left half written goes."""
@@ -92,8 +107,20 @@ class DirectoryExchange:
 
     def refuse(self, path: Path, reason: str) -> None:
         """Out of the way, but not lost."""
+        LOG.warning("refused: %s: %s", printable(path.name), printable(reason))
         write_file(self.root / "refused" / f"{path.name}.reason", f"{reason}\n".encode(errors="replace"))
         path.replace(self.root / "refused" / path.name)
+
+    def tell_parked(self, parked: Mapping[str, str]) -> None:
+        """Which frames stay here, and why the first of each edge does: told when that is new."""
+        by_edge: dict[str, list[str]] = {}
+        for name in sorted(parked):
+            by_edge.setdefault(name.partition("~")[0], []).append(name)
+        for edge, (first, *rest) in by_edge.items():
+            if self.told.get(edge) != (first, parked[first]):
+                self.told[edge] = first, parked[first]
+                more = f" and {len(rest):,} after it" if rest else ""
+                LOG.warning("edge %s: parked %s%s: %s", edge, first, more, printable(parked[first]))
 
     def publish(self, orders: Orders) -> None:
         text = to_text(orders)
@@ -106,6 +133,13 @@ class DirectoryExchange:
         if not path.exists():
             write_file(path, data)
         return name
+
+
+def text_in(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return None
 
 
 def header_of(path: Path) -> Header:

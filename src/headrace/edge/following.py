@@ -24,7 +24,9 @@ class Asked:
 
 
 class Following:
-    """`newest` is what is asked for now, None if nobody ever said. `problem` is why the last poll failed."""
+    """`newest` is what is asked for now, None if nobody ever said. `problem` is why the last poll failed, `hint` what
+    may mend that.
+    """
 
     def __init__(self, exchange: Exchange, kept: Path, stream: str, poll_s: float) -> None:
         self.exchange = exchange
@@ -34,6 +36,7 @@ class Following:
         self.newest: Asked | None = None
         self.text: str | None = None
         self.problem: str | None = None
+        self.hint: str | None = None
         self.stopping = threading.Event()
         self.has_polled = threading.Event()
         self.thread = threading.Thread(target=self.run, name="orders", daemon=True)
@@ -46,6 +49,7 @@ class Following:
                 self.problem = None
             except (HeadraceError, OSError, pa.ArrowException) as problem:
                 self.problem = getattr(problem, "message", str(problem))
+                self.hint = getattr(problem, "hint", None)
             if self.newest is None:
                 self.remember()
             self.has_polled.set()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import blake2b
 from typing import Any
@@ -38,6 +38,8 @@ MOST_DEPTH = 32
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """Of an edge. It becomes part of file names."""
 MOST_TIME_US = 2**62
+MOST_LISTED = 8
+"""Names of edges in a message."""
 
 Position = Any
 """Where in its source an edge is: a value of JSON that the source alone understands."""
@@ -49,10 +51,27 @@ class FrameError(DataError):
     def __init__(self, problem: str) -> None:
         super().__init__("frame", f"this is not a frame: {problem}")
 
+    @property
+    def reason(self) -> str:
+        """Why it was put aside, and how it comes back if it can."""
+        return self.message if self.hint is None else f"{self.message}; {self.hint}"
+
+
+class StrangerError(FrameError):
+    """A frame of an edge that is not one of those that may send."""
+
+    def __init__(self, edge: str, edges: Collection[str]) -> None:
+        listed = ", ".join([f'"{each}"' for each in sorted(edges)[:MOST_LISTED]] + ["..."] * (len(edges) > MOST_LISTED))
+        problem = f"there is no edge '{edge}' in edges = [{listed}]: add it in the file of the root or relay"
+        hint = "then put the file back from refused/"
+        DataError.__init__(self, "refused", f"{problem}, and start that again", hint=hint)
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Counts of rows: all that were read, and those that were not taken."""
+    """Counts of rows: all that were read, and those that were not taken. Late ones are taken all the same: they are
+    below the watermark that the edge had sent when it read them.
+    """
 
     read: int = 0
     late: int = 0

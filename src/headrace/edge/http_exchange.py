@@ -20,7 +20,7 @@ from headrace.spark.disk import digest
 
 FRAME_TYPE = "application/vnd.headrace.frame"
 MOST_ANSWER_BYTES = 256 << 20
-MOST_TOLD = 200
+MOST_TOLD = 1_000
 """Of what the other side says when it refuses something."""
 
 
@@ -131,7 +131,8 @@ class HttpExchange:
 
     def unreachable(self, problem: Exception) -> UnreachableError:
         detail = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
-        return UnreachableError("unreachable", f"{self.place} does not answer", detail=detail)
+        hint = "start what is above first"
+        return UnreachableError("unreachable", f"{self.place} does not answer", detail=detail, hint=hint)
 
 
 def is_loopback(host: str) -> bool:

@@ -1,9 +1,11 @@
-"""Rows judged by time at an edge, as a task of the engine does it; which rows are late is for the root to say."""
+"""Rows judged by time at an edge, as a task of the engine does it. Late rows are counted, and go on: which windows are
+still open is for the root to say.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +33,10 @@ class Judged:
 
 
 class Judge:
-    """Knows how far each partition of the source is. Without a clock no row is of the future, and no partition idle."""
+    """Knows how far each partition of the source is. Without a clock no row is of the future, and no partition idle.
+
+    `held_us` is the watermark that was last asked for, with a cut: rows below it are late.
+    """
 
     def __init__(
         self,
@@ -85,6 +90,9 @@ class Judge:
         judged = self.judged
         judged.lowest_us = earlier(judged.lowest_us, int(times_us.min()))
         judged.highest_us = later(judged.highest_us, int(times_us.max()))
+        if self.held_us is not None:
+            late = int(np.count_nonzero(times_us < self.held_us))
+            judged.rows = replace(judged.rows, late=judged.rows.late + late)
         for key, time_us in highest_by_partition(table, times_us, self.stream):
             known = self.partitions.get(key)
             highest_us = time_us if known is None else max(known.highest_us, time_us)

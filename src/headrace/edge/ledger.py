@@ -88,7 +88,7 @@ def decide(ledger: Ledger, header: Header) -> Decision:
     if header.sequence > last + 1:
         return Decision(Verdict.WAIT, f"frame {last + 1} before it is missing")
     if header.begins is not None and not last and header.begins != known.position:
-        return Decision(Verdict.WAIT, "it does not begin where the edge was left")
+        return Decision(Verdict.WAIT, "it does not begin where the edge was left: was its state deleted? docs/edge.md")
     return Decision(Verdict.TAKE)
 
 

@@ -18,7 +18,18 @@ import pyarrow as pa
 from headrace.aggregates.registered import KIND, REGISTERED
 from headrace.edge.checking import check_partials, check_rows
 from headrace.edge.exchange import DirectoryExchange, Exchange, header_of
-from headrace.edge.frames import MOST_BYTES, Frame, FrameError, Header, Member, Position, Rows, from_bytes, to_bytes
+from headrace.edge.frames import (
+    MOST_BYTES,
+    Frame,
+    FrameError,
+    Header,
+    Member,
+    Position,
+    Rows,
+    StrangerError,
+    from_bytes,
+    to_bytes,
+)
 from headrace.edge.knowledge import Record
 from headrace.edge.ledger import BEGINNING, EdgeState, Ledger, Verdict, decide, from_json, latest, taken, to_json
 from headrace.edge.orders import Orders
@@ -159,6 +170,7 @@ class Relay:
         self.headers: dict[Path, Header] = {}
         self.parked: dict[str, str] = {}
         self.refused = 0
+        inbox.admit(self.edges)
 
     def step(self) -> int:
         """Combine all that is ready. Gives how many frames were cut."""
@@ -169,6 +181,7 @@ class Relay:
             if not found.frames and not is_news:
                 break
             self.cut(found)
+        self.inbox.tell_parked(self.parked)
         self.spool.settle(None)
         self.plans.forget_old({*(state.plan for state in self.ledger.values()), *self.waiting_plans()})
         return self.sequence - before
@@ -218,7 +231,7 @@ class Relay:
         if header.stream.lower() != self.stream.name.lower():
             raise FrameError(f"it is of the stream {header.stream}")
         if header.edge not in self.edges:
-            raise FrameError(f"there is no edge '{header.edge}': these are {', '.join(self.edges)}")
+            raise StrangerError(header.edge, self.edges)
         return header
 
     def take_one(self, found: Taken, path: Path) -> bool:
@@ -247,7 +260,7 @@ class Relay:
         return True
 
     def refuse(self, path: Path, problem: FrameError) -> None:
-        self.inbox.refuse(path, problem.message)
+        self.inbox.refuse(path, problem.reason)
         self.refused += 1
 
     def waiting_plans(self) -> set[str | None]:

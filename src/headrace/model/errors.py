@@ -75,10 +75,18 @@ class UsageError(HeadraceError):
     """A command or a call with arguments that do not fit: a missing file, a folder in use, a number out of range."""
 
 
+class RowErrorWarning(UserWarning):
+    """Rows that were left out of an answer, or values in it that could not be computed."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the known name that is most like `name`, or None if nothing comes close."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    matches = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    """A hint with the known name that is most like `name`, or None if nothing comes close. Who errs in the first letter
+    must be right in most others.
+    """
+    by_lower, written = {candidate.lower(): candidate for candidate in known}, name.lower()
+    much_alike = difflib.get_close_matches(written, list(by_lower), n=1, cutoff=0.75)
+    alike = difflib.get_close_matches(written, [each for each in by_lower if each[:1] == written[:1]], n=1, cutoff=0.6)
+    matches = much_alike or alike
     return f"did you mean '{by_lower[matches[0]]}'?" if matches else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -42,8 +43,16 @@ def size(value: Any) -> int:
     """In bytes."""
     found = SIZE.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
     if found is None:
-        raise Misfit("a size such as '4 MB', or a number of bytes")
+        raise Misfit("a size such as '4 MB': a whole number of KB, MB, GB (of 1,024 each), or of bytes without a unit")
     return int(found[1]) * UNITS[found[2]]
+
+
+def memory(value: Any) -> int:
+    """In bytes, of those that this machine has."""
+    found, most = size(value), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if found > most:
+        raise Misfit(f"within the {most >> 20:,} MB of this machine")
+    return found
 
 
 def seconds(value: Any) -> float:
@@ -69,7 +78,7 @@ AGENT: Mapping[str, Key] = {
     "stream": Key(text, True),
     "functions": Key(text),
     "state": Key(text, True),
-    "memory": Key(size),
+    "memory": Key(memory),
     "source": Key(section, True),
     "ship": Key(section, True),
 }
@@ -181,6 +190,9 @@ def agent_of(told: AgentFile, mode: Mode, tell: Tell) -> Agent:
     if mode is not Mode.LIVE and told.kind in ("udp", "tcp"):
         problem = f"{told.file}: a source of kind {told.kind} has no end"
         raise UsageError("endless", problem, hint="run without --once and --bounded; Ctrl-C stops it")
+    if told.files is not None and not Path(told.files.path).is_dir():
+        problem = f"{told.file}, [source]: 'path' names {told.files.path}, and there is no such directory"
+        raise UsageError("job", problem, hint="make it, or correct the path; it is relative to the agent file")
 
     def connect() -> Exchange:
         return exchange_at(told.to, stream.name, told.token, allow_plain=told.allow_plain)

@@ -18,7 +18,7 @@ from headrace.service.bench_edge import edge
 from headrace.service.bench_hifi import hifi
 from headrace.service.bench_holistic import holistic
 from headrace.service.bench_phantoms import phantoms
-from headrace.service.bench_spark import otf, stream
+from headrace.service.bench_spark import drawing, otf, plot_option, stream
 from headrace.service.files import write_json_document
 from headrace.service.progress import progress_bar
 
@@ -128,7 +128,7 @@ def counts(workloads: tuple[str, ...], queries: int, rows: int, json_file: Path 
     show_default=True,
     help="Size of a random set of queries; may be given several times.",
 )
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the factors into this file (SVG, PNG or PDF).")
+@plot_option("the factors")
 @json_option
 def nfc(rows: int, rate: float, queries: tuple[int, ...], plot: Path | None, json_file: Path | None) -> None:
     """Rows hashed by each query apart and by the shared tree, over generated flows [NFC VI].
@@ -254,8 +254,8 @@ def draw_factors(found: list[Hashed], path: Path) -> None:
     # matplotlib is an extra, and slow to import
     from headrace.bench.plots import plot_factors
 
-    plot_factors(found, path)
-    click.echo(f"drawn into {path}", err=True)
+    with drawing(path):
+        plot_factors(found, path)
 
 
 def show(figures: Mapping[str, float]) -> None:

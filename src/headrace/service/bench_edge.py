@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from headrace.service.bench_holistic import read_groups
-from headrace.service.bench_spark import json_option, save, show
+from headrace.service.bench_spark import drawing, json_option, plot_option, save, show
 from headrace.service.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option(
     "--ring", type=click.IntRange(1_000), default=65_536, show_default=True, help="Records that can wait in the ring."
 )
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the figures into this file (SVG, PNG, PDF).")
+@plot_option("the figures")
 @json_option
 def edge(
     rows: int,
@@ -119,8 +119,8 @@ def edge(
         # matplotlib is an extra, and slow to import
         from headrace.bench.edge_plots import plot_edge
 
-        plot_edge(tables, dropped, plot)
-        click.echo(f"drawn into {plot}", err=True)
+        with drawing(plot):
+            plot_edge(tables, dropped, plot)
     documents: Mapping[str, Iterable[Any]] = {
         "speeds": tables,
         "full": full,

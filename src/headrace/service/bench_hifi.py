@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from headrace.service.bench_spark import json_option, save
+from headrace.service.bench_spark import drawing, json_option, plot_option, save
 from headrace.service.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Of how many sets of each size the results of all plans are compared.",
 )
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw figures 7 and 8 into this file (SVG, PNG, PDF).")
+@plot_option("figures 7 and 8")
 @json_option
 def hifi(rows: int, sets: int, checked: int, plot: Path | None, json_file: Path | None) -> None:
     """Plans for queries over an edge and a root, as in "Shared hierarchical aggregation" [HIFI 5, 6].
@@ -66,8 +66,8 @@ def hifi(rows: int, sets: int, checked: int, plot: Path | None, json_file: Path 
         # matplotlib is an extra, and slow to import
         from headrace.bench.hifi_plots import plot_hifi
 
-        plot_hifi(measured, plot)
-        click.echo(f"drawn into {plot}", err=True)
+        with drawing(plot):
+            plot_hifi(measured, plot)
     save(document(measured), json_file)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from headrace.service.bench_spark import json_option, save, show
+from headrace.service.bench_spark import drawing, json_option, plot_option, save, show
 from headrace.service.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def read_groups(_: click.Context, __: click.Parameter, text: str) -> tuple[int, 
     callback=read_groups,
     help="Numbers of groups, with commas between them.",
 )
-@click.option(
-    "--plot", type=click.Path(path_type=Path), help="Draw the paper's figures into this file (SVG, PNG, PDF)."
-)
+@plot_option("the paper's figures")
 @click.option(
     "--trades", type=click.IntRange(1), default=5_000_000, show_default=True, help="How many trades on Spark."
 )
@@ -128,8 +126,8 @@ def over_packets(rows: int, groups: tuple[int, ...], plot: Path | None) -> Mappi
         # matplotlib is an extra, and slow to import
         from headrace.bench.holistic_plots import plot_holistic
 
-        plot_holistic(measured, plot)
-        click.echo(f"drawn into {plot}", err=True)
+        with drawing(plot):
+            plot_holistic(measured, plot)
     return {
         "rows": rows,
         "groups": groups,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from headrace.service.bench_spark import json_option, save, show
+from headrace.service.bench_spark import drawing, json_option, plot_option, save, show
 from headrace.service.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ UNITS = (20_000, 40_000, 60_000, 80_000, 100_000)
     show_default=True,
     help="Hash functions that collision rates are the means of; a quarter of them for costs.",
 )
-@click.option(
-    "--plot", type=click.Path(path_type=Path), help="Draw the paper's figures into this file (SVG, PNG, PDF)."
-)
+@plot_option("the paper's figures")
 @json_option
 def phantoms(rows: int, units: Sequence[int], hashes: int, plot: Path | None, json_file: Path | None) -> None:
     """Collision rates, divisions of memory and choices of phantoms, as in "Multiple aggregations over data streams".
@@ -80,8 +78,8 @@ def phantoms(rows: int, units: Sequence[int], hashes: int, plot: Path | None, js
         # matplotlib is an extra, and slow to import
         from headrace.bench.phantoms_plots import plot_phantoms
 
-        plot_phantoms(measured, plot)
-        click.echo(f"drawn into {plot}", err=True)
+        with drawing(plot):
+            plot_phantoms(measured, plot)
     document = {"rows": rows, "units": sorted(set(units)), "hashes": hashes, **found}
     save(document | asdict(measured) | {"findings": [asdict(each) for each in told]}, json_file)
 

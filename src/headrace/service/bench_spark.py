@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,10 +12,25 @@ import rich_click as click
 
 from headrace.service.files import write_json_document
 from headrace.service.progress import progress_bar
+from headrace.service.writing import writing
+
+PICTURES = (".svg", ".png", ".pdf")
 
 json_option = click.option(
     "--json", "json_file", type=click.Path(path_type=Path), help="Write the figures to this JSON file."
 )
+
+
+def check_picture(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """Before anything is measured."""
+    if path is not None and path.suffix.lower() not in PICTURES:
+        raise click.BadParameter(f"'{path}' does not end in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}.")
+    return path
+
+
+def plot_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    told = f"Draw {what} into this file (SVG, PNG or PDF)."
+    return click.option("--plot", type=click.Path(path_type=Path), callback=check_picture, help=told)
 
 
 class SparkWorkload(NamedTuple):
@@ -188,3 +204,10 @@ def save(figures: object, path: Path | None) -> None:
     if path is not None:
         write_json_document(figures, path)
         click.echo(f"written to {path}", err=True)
+
+
+@contextmanager
+def drawing(path: Path) -> Iterator[None]:
+    with writing(path):
+        yield
+    click.echo(f"drawn into {path}", err=True)

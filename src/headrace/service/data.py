@@ -9,6 +9,7 @@ import rich_click as click
 
 from headrace.datasets import KINDS, generate
 from headrace.service.progress import progress_bar
+from headrace.service.writing import writing
 
 KIND_HELP = "\n".join(f"      {kind.name:<9} {kind.summary}" for kind in KINDS.values())
 
@@ -55,7 +56,7 @@ def data(
     file_span: float | None,
     disorder: float,
 ) -> None:
-    with progress_bar(f"{kind}") as report:
+    with writing(out), progress_bar(f"{kind}") as report:
         summary = generate(
             kind,
             rows,

@@ -9,9 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import zoneinfo
@@ -22,13 +20,12 @@ from pathlib import Path
 
 import rich_click as click
 
+from headrace.spark.java import NEEDED, SUPPORTED, Run, find_java, run_program
+
 SUPPORTED_PYTHON = ((3, 11), (3, 12), (3, 13))
-SUPPORTED_JAVA = (17, 21)
+SUPPORTED_JAVA = SUPPORTED
 ENOUGH_MEMORY_BYTES = 4 * 2**30
 PACKAGES = ("numba", "pyarrow", "sqlglot")
-
-Run = Callable[[Sequence[str]], str | None]
-"""Run a program: what it prints on both outputs, or None when it cannot be run or fails."""
 
 
 class Status(StrEnum):
@@ -58,25 +55,10 @@ def check_python(version: tuple[int, int], executable: str) -> Finding:
 
 
 def check_java(environment: Mapping[str, str], run: Run, *, spark_installed: bool) -> Finding:
-    """Look where Spark looks: JAVA_HOME before PATH."""
-    severity = Status.PROBLEM if spark_installed else Status.WARNING
-    needed = " or ".join(str(major) for major in SUPPORTED_JAVA)
-    hint = f"The Spark part needs Java {needed}: install a JDK or set JAVA_HOME."
-    home = environment.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
-    if java is None:
-        return Finding("Java", severity, "not found", hint)
-    major = java_major(run([java, "-version"]) or "")
-    if major is None:
-        return Finding("Java", severity, f"{java} does not run", hint)
-    detail = f"{major} at {java}"
-    return Finding("Java", Status.OK, detail) if major in SUPPORTED_JAVA else Finding("Java", severity, detail, hint)
-
-
-def java_major(output: str) -> int | None:
-    """The feature release in what `java -version` prints; Java 8 calls itself 1.8."""
-    found = re.search(r'version "(?:1\.)?(\d+)', output)
-    return int(found[1]) if found else None
+    java = find_java(environment, run)
+    if java.major in SUPPORTED_JAVA:
+        return Finding("Java", Status.OK, str(java))
+    return Finding("Java", Status.PROBLEM if spark_installed else Status.WARNING, str(java), NEEDED)
 
 
 def check_memory(total_bytes: int | None) -> Finding:
@@ -196,16 +178,6 @@ def diagnose(environment: Mapping[str, str]) -> tuple[Finding, ...]:
     if spark_installed:
         findings.insert(2, check_worker_python(environment, run_program, version, sys.executable, sys.prefix))
     return tuple(findings)
-
-
-def run_program(command: Sequence[str]) -> str | None:
-    try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
 
 
 def installed_version(package: str) -> str | None:

@@ -18,10 +18,11 @@ from headrace.model.schema import Catalog, Stream, Table
 from headrace.model.types import Value
 from headrace.planner.sampling import Data
 from headrace.reference import Interpreter, StepResult
-from headrace.service.files import WRITERS, read_relation
+from headrace.service.files import WRITERS, check_folder, read_relation
 from headrace.service.progress import Report, progress_bar
 from headrace.service.scripts import check_report, read_functions, read_script, read_text
 from headrace.service.tables import print_rows
+from headrace.service.writing import writing
 from headrace.sql import NamedQuery, Script
 
 
@@ -34,6 +35,7 @@ class Answer:
     windows: int = 0
     errors: int = 0
     left_out: int = 0
+    problem: str | None = None
 
 
 @click.command("eval")
@@ -109,16 +111,26 @@ def evaluate(
 def load(queries: str, folder: Path, catalog: Catalog) -> Script:
     """The script, on top of the folder's schema.sql if it declares nothing itself."""
     text = read_text(queries)
+    check_folder(folder)
     report: list[HeadraceError] = []
     schema = folder / "schema.sql"
     if schema.is_file() and not read_script(text, catalog, []).catalog.streams:
         catalog = read_script(read_text(str(schema)), catalog, report, file=str(schema)).catalog
         check_report(report)
     script = read_script(text, catalog, report, file=queries)
+    if report and not script.catalog.streams:
+        report = [no_stream(schema), *(each for each in report if each.code != "unknown-name")]
     check_report(report)
     if not script.queries:
         raise UsageError("no-queries", "there is no query in the script", hint="add CREATE QUERY name AS SELECT ...")
     return script
+
+
+def no_stream(schema: Path) -> UsageError:
+    """The one mistake behind every name that is not known."""
+    problem = "declares no stream" if schema.is_file() else "does not exist"
+    hint = "is --data the right folder? else declare the stream in the script: CREATE STREAM name (...) EVENT TIME ..."
+    return UsageError("no-stream", f"the script declares no stream, and {schema} {problem}", hint=hint)
 
 
 def choose(script: Script, only: tuple[str, ...]) -> list[NamedQuery]:
@@ -162,6 +174,7 @@ def by_kernel(data: Data, answers: dict[str, Answer]) -> None:
         columns = answer.named.query.result_columns()
         answer.rows = list(zip(*(plain_values(closed.table[each.name], each.type) for each in columns), strict=True))
         answer.windows, answer.errors, answer.left_out = closed.windows, closed.errors, closed.left_out
+        answer.problem = closed.problem
     report_dropped(found.dropped)
 
 
@@ -208,10 +221,12 @@ def report_dropped(dropped: int) -> None:
 
 
 def write(answers: list[Answer], out: Path, file_format: str) -> None:
-    out.mkdir(parents=True, exist_ok=True)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
     for answer in answers:
         path = out / f"{answer.named.name}.{file_format}"
-        WRITERS[file_format](from_rows(answer.rows, answer.named.query.result_columns()), path)
+        with writing(path):
+            WRITERS[file_format](from_rows(answer.rows, answer.named.query.result_columns()), path)
     click.echo(f"one {file_format} file per query in {out}", err=True)
 
 
@@ -220,6 +235,8 @@ def report_counts(answers: list[Answer]) -> None:
     click.echo(f"queries: {len(answers)}, windows: {windows:,}, rows: {rows:,}", err=True)
     for answer in answers:
         if answer.errors:
-            click.echo(f"{answer.named.name}: {answer.errors:,} values could not be computed and are NULL", err=True)
+            told = f"; the first: {answer.problem}" if answer.problem else ""
+            problem = f"{answer.errors:,} values could not be computed and are NULL{told}"
+            click.echo(f"{answer.named.name}: {problem}", err=True)
         if answer.left_out:
             click.echo(f"{answer.named.name}: {answer.left_out:,} empty windows in a row were left out", err=True)

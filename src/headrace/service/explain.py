@@ -35,6 +35,7 @@ from headrace.service.eval import choose, load
 from headrace.service.explain_topology import Placement, stream_at_edges, widths_of
 from headrace.service.files import read_relation
 from headrace.service.scripts import read_functions, read_text
+from headrace.service.writing import writing
 from headrace.sql import Script, parse_query
 
 NARROW, WIDE = 80, 100
@@ -266,8 +267,6 @@ def write_drawings(descriptions: list[PlanDescription], path: Path) -> None:
     """One file, or one for each stream with a number in its name."""
     for number, description in enumerate(descriptions, start=1):
         target = path if len(descriptions) == 1 else path.with_stem(f"{path.stem}-{number}")
-        try:
+        with writing(target):
             target.write_text(draw_plan(description), encoding="utf-8")
-        except OSError as problem:
-            raise UsageError("file", f"can't write {target}: {problem.strerror}") from None
         click.echo(f"the plan of {description['stream']} is drawn in {target}", err=True)

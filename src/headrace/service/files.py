@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from headrace.model.arrow import conform
 from headrace.model.errors import DataError, UsageError
 from headrace.model.schema import Stream, Table
+from headrace.service.writing import writing
 from headrace.spark.staging import json_bytes
 
 
@@ -35,9 +36,13 @@ def read_relation(folder: Path, relation: Stream | Table) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def find_directory(folder: Path, name: str) -> Path:
+def check_folder(folder: Path) -> None:
     if not folder.is_dir():
-        raise UsageError("file", f"{folder} is not a folder", hint="headrace data KIND --out DIR makes one")
+        problem = "is not a folder" if folder.exists() else "does not exist"
+        raise UsageError("file", f"the data folder {folder} {problem}", hint="headrace data KIND --out DIR makes one")
+
+
+def find_directory(folder: Path, name: str) -> Path:
     matches = [entry for entry in folder.iterdir() if entry.is_dir() and entry.name.lower() == name.lower()]
     if len(matches) != 1:
         problem = "several folders" if matches else "no folder"
@@ -57,11 +62,9 @@ def write_json(table: pa.Table, path: Path) -> None:
 
 def write_json_document(document: object, path: Path) -> None:
     """One JSON document for people and programs."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    except OSError as problem:
-        raise UsageError("file", f"can't write {path}: {problem.strerror}") from None
 
 
 WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import rich_click as click
 
 from headrace.model.errors import UsageError
+from headrace.service.writing import writing
 
 JOB = """\
 # A job of Headrace: `headrace run job.toml` runs it, `headrace explain job.toml` shows its shared plan.
@@ -115,13 +116,11 @@ def init(folder: Path) -> None:
     present = [name for name in FILES if (folder / name).exists()]
     if present:
         raise UsageError("file", f"{folder} has {', '.join(present)} already", hint="choose another folder")
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in FILES.items():
             with (folder / name).open("x", encoding="utf-8") as file:
                 file.write(content)
-    except OSError as problem:
-        raise UsageError("file", f"can't write {problem.filename or folder}: {problem.strerror}") from None
     click.echo(f"{', '.join(FILES)} are in {folder}. Next:")
     click.echo(f"  headrace data trades --rows 100000 --out {folder / 'data'}")
     click.echo(f"  headrace run {folder / 'job.toml'} --bounded")

@@ -22,6 +22,7 @@ REFRESH_S = 0.25
 LINE_S = 5.0
 MOST_QUERIES = 20
 WIDEST = 1_000
+LEFT_OUT = "empty windows left out"
 BEGINNING = "reading the first files and making the plan"
 
 Show = Callable[[Sequence[Progress]], None]
@@ -140,10 +141,13 @@ def summarise(console: Console, all_progress: Sequence[Progress], folders: Itera
 def query_table(progress: Progress) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("query", no_wrap=True)
-    for name in ("windows", "rows", "row errors"):
+    shown = list(progress.queries.items())[:MOST_QUERIES]
+    has_gaps = any(state.left_out for _, state in shown)
+    for name in ("windows", "rows", "row errors", *([LEFT_OUT] if has_gaps else [])):
         table.add_column(name, justify="right")
-    for name, state in list(progress.queries.items())[:MOST_QUERIES]:
-        table.add_row(Text(printable(name)), f"{state.windows:,}", f"{state.rows:,}", f"{state.errors:,}")
+    for name, state in shown:
+        counts = state.windows, state.rows, state.errors, *([state.left_out] if has_gaps else [])
+        table.add_row(Text(printable(name)), *(f"{count:,}" for count in counts))
     return table
 
 

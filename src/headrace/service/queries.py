@@ -23,7 +23,7 @@ from headrace.model.time import format_timestamp
 from headrace.model.windows import AnyWindow
 from headrace.planner.shares import fair_shares
 from headrace.service.jobs import Job, catalog_of, read_job, script_of
-from headrace.service.live import print_wide
+from headrace.service.live import LEFT_OUT, print_wide
 from headrace.service.requesting import answer_within, state_of_stream, told
 from headrace.service.scripts import STANDARD_INPUT, read_text
 from headrace.spark.chaining import beginning_of
@@ -56,7 +56,7 @@ file_option = click.option(
 
 @click.group()
 def queries() -> None:
-    """List, add, drop and replace the queries of a JOB (its TOML file), running or not.
+    """List, add, drop and replace the queries of a JOB (its TOML file) that runs, or that ran before.
 
     A change is a request in the state directory of the job. The engine takes it with its next step.
     """
@@ -123,7 +123,7 @@ def list_queries(job: Path, as_json: bool) -> None:
 
 @click.group()
 def tables() -> None:
-    """Change the static tables of a JOB (its TOML file), running or not."""
+    """Change the static tables of a JOB (its TOML file) that runs, or that ran before."""
 
 
 @tables.command("reload")
@@ -229,7 +229,7 @@ def directories(job: Job, catalog: Catalog) -> Iterator[tuple[str, Directory]]:
 class Listed:
     """A query and how far it is. `cost_share`: its part of the plan's estimated cost, if rows were planned for since it
     came. `waiting_until`: when its first window ends, if it had none yet. `held_back_by`:
-    edges that do not count it yet.
+    edges that do not count it yet. `left_out`: empty windows beyond those that are answered in a row.
     """
 
     stream: str
@@ -238,6 +238,7 @@ class Listed:
     windows: int
     rows: int
     errors: int
+    left_out: int
     cost_share: float | None
     waiting_until: str | None
     held_back_by: list[str]
@@ -258,7 +259,7 @@ def listing(stream: str, directory: Directory) -> Iterator[Listed]:
         state = commit.queries.get(name, QueryState(registered.generation))
         until_us = None if state.windows else first_end_us(registered.query.window, state, commit)
         until = None if until_us is None else format_timestamp(until_us)
-        counts = registered.generation, state.windows, state.rows, state.errors
+        counts = registered.generation, state.windows, state.rows, state.errors, state.left_out
         yield Listed(stream, name, *counts, share, until, held_back.get(name, []), state.problem, registered.sql)
 
 
@@ -282,7 +283,8 @@ def table_of(found: list[Listed]) -> Table:
     several = len({each.stream for each in found}) > 1
     for name in [*(["stream"] if several else []), "query"]:
         table.add_column(name, no_wrap=True)
-    for name in ("generation", "windows", "rows", "row errors", "cost"):
+    has_gaps = any(each.left_out for each in found)
+    for name in ("generation", "windows", "rows", "row errors", *([LEFT_OUT] if has_gaps else []), "cost"):
         table.add_column(name, justify="right", no_wrap=True)
     if is_waiting:
         table.add_column("waiting until", no_wrap=True)
@@ -295,6 +297,7 @@ def table_of(found: list[Listed]) -> Table:
             *([Text(each.stream)] if several else []),
             Text(printable(each.name)),
             *(f"{count:,}" for count in (each.generation, each.windows, each.rows, each.errors)),
+            *([f"{each.left_out:,}"] if has_gaps else []),
             "" if each.cost_share is None else f"{each.cost_share:.1%}",
             *([each.waiting_until or ""] if is_waiting else []),
             *([Text(", ".join(each.held_back_by))] if is_held_back else []),

@@ -29,7 +29,7 @@ from urllib.parse import unquote
 
 from headrace.edge import exchange as exchanges
 from headrace.edge.exchange import DirectoryExchange
-from headrace.edge.frames import MOST_BYTES, FrameError, from_bytes
+from headrace.edge.frames import MOST_BYTES, FrameError, StrangerError, from_bytes
 from headrace.edge.http_exchange import FRAME_TYPE, is_loopback
 from headrace.model.errors import UsageError
 from headrace.spark.disk import DamagedError, digest
@@ -251,6 +251,8 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(HTTPStatus.BAD_REQUEST, "the frame is of another stream")
         try:
             exchange.put(header, data)
+        except StrangerError as problem:
+            raise Refused(HTTPStatus.FORBIDDEN, problem.message) from None
         except (exchanges.FullError, DiskError):
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "there is no room for frames now") from None
         self.answer(HTTPStatus.OK, b"{}")

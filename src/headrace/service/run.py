@@ -17,7 +17,7 @@ from headrace.model.time import parse_duration
 from headrace.service.failures import is_lost, translated
 from headrace.service.jobs import Job, check_inputs, check_outputs, engine_of, exchanges_of, read_job, script_of
 from headrace.service.live import REFRESH_S, say, summarise, watching
-from headrace.service.receiving import serve
+from headrace.service.receiving import Server, serve
 from headrace.service.working import Work, stopped_by_signals
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool) -> None:
     console = Console(stderr=True, highlight=False)
     from headrace.spark.sessions import session
 
-    with session(told.master, {**QUIET, **told.spark}) as spark:
+    with bound(told, catalog) as server, session(told.master, {**QUIET, **told.spark}) as spark:
         try:
             running = opened(engine_of(told, spark, take_over=take_over))
             tell_ended(running)
-            with receiving(told, catalog, console):
+            with receiving(server, console):
                 drive(running, told, mode, console)
         except Exception as problem:  # noqa: BLE001 - PySpark is not imported here: its errors are known by their text
             known = translated(problem, told.state)
@@ -71,13 +71,25 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool) -> None:
 
 
 @contextmanager
-def receiving(job: Job, catalog: Catalog, console: Console) -> Iterator[None]:
-    """The HTTP end for the edges of the job, if it has one."""
+def bound(job: Job, catalog: Catalog) -> Iterator[Server | None]:
+    """The HTTP end for the edges of the job, if it has one: the port is ours, and nobody is answered yet."""
     if job.listen is None:
-        yield
+        yield None
         return
     exchanges = {name: DirectoryExchange(path) for name, path in exchanges_of(job, catalog).items()}
     server = serve(exchanges, job.listen, job.token)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def receiving(server: Server | None, console: Console) -> Iterator[None]:
+    """Edges are answered meanwhile."""
+    if server is None:
+        yield
+        return
     server.start()
     say(console, f"edges send to http://{server.address}")
     try:

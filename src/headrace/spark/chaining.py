@@ -27,7 +27,7 @@ from headrace.spark.disk import make_folder
 from headrace.spark.inputs import InputFile
 from headrace.spark.pipeline import Pipeline
 from headrace.spark.records import Commit, QueryState
-from headrace.spark.registry import requests
+from headrace.spark.registry import read_registry, requests
 from headrace.spark.stepping import Stepper
 from headrace.spark.time import ENDED_US, later
 from headrace.sql import format_stream
@@ -42,18 +42,14 @@ class Chain:
 
     def queries(self) -> dict[str, Query]:
         """All queries, those not yet registered among them."""
-        found: dict[str, Query] = {}
-        for stepper in self.steppers():
-            found.update(stepper.registry.values)
-            found.update({name: query for name, (_, query) in stepper.changes.first.items()})
-        return found
+        return {name: query for stepper in self.steppers() for name, query in queries_of(stepper).items()}
 
     def steppers(self) -> list[Stepper]:
         return [pipeline.stepper for pipeline in self.pipelines]
 
     def holder(self, name: str) -> Stepper | None:
         """Who answers the query."""
-        return next((each for each in self.steppers() if name in each.names), None)
+        return next((each for each in self.steppers() if name in queries_of(each)), None)
 
     def check_names(self) -> None:
         """A name stands for one query, whatever it reads."""
@@ -83,6 +79,16 @@ class Chain:
         assert stepper is not None
         query = self.queries()[name]
         return Results(stepper, derived_stream(name, query, stepper.setting.declared.zone))
+
+
+def queries_of(stepper: Stepper) -> dict[str, Query]:
+    """Those that wait for the next step and those of the step that runs among them, in the order in which they move on,
+    so that none is missed.
+    """
+    waiting = {name: query for name, (_, query) in stepper.changes.first.items()}
+    begun = stepper.pending
+    running = read_registry(stepper.directory.root, begun.registry).values if begun else {}
+    return {**stepper.registry.values, **running, **waiting}
 
 
 class Results:

@@ -6,7 +6,6 @@ what is in a ledger, in every commit record; a frame that can't be taken yet sta
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +14,9 @@ import pyarrow as pa
 
 from headrace.edge.checking import check_partials, check_rows
 from headrace.edge.exchange import DirectoryExchange
-from headrace.edge.frames import Frame, FrameError, Header, Member, from_bytes
+from headrace.edge.frames import Frame, FrameError, Header, Member, StrangerError, from_bytes
 from headrace.edge.ledger import Decision, EdgeState, Ledger, Verdict, decide, taken
 from headrace.edge.orders import Orders
-from headrace.model.errors import printable
 from headrace.model.schema import Stream
 from headrace.planner.leaves import demand
 from headrace.planner.plan import Plan, route
@@ -29,7 +27,6 @@ from headrace.spark.records import Partition, Span, TakenFrame, Totals
 from headrace.spark.registry import Registry
 from headrace.spark.time import BEGINNING_US
 
-LOG = logging.getLogger(__name__)
 PUSHES = ("partials", "rows")
 """What edges may be asked to send."""
 FOLDER = "frames"
@@ -70,6 +67,7 @@ class Inbox:
         self.exchange = exchange
         self.wants_rows = wants_rows
         self.parked: dict[str, tuple[int, Header]] = {}
+        exchange.admit(self.names)
 
     def take(self, ledger: Ledger, most_bytes: int) -> NewFrames:
         """Frames whose turn it is, as many as a step takes."""
@@ -85,8 +83,8 @@ class Inbox:
             try:
                 size += self.take_one(found, path)
             except FrameError as problem:
-                self.exchange.refuse(path, problem.message)
-                LOG.warning("refused: %s: %s", printable(path.name), printable(problem.message))
+                self.exchange.refuse(path, problem.reason)
+        self.exchange.tell_parked(found.parked)
         return found
 
     def take_one(self, found: NewFrames, path: Path) -> int:
@@ -130,7 +128,7 @@ class Inbox:
         if header.stream.lower() != self.stream.name.lower():
             raise FrameError(f"it is of the stream {header.stream}")
         if header.edge not in self.names:
-            raise FrameError(f"there is no edge '{header.edge}': these are {', '.join(sorted(self.names))}")
+            raise StrangerError(header.edge, self.names)
 
     def check_content(self, frame: Frame) -> None:
         if frame.header.plan is None:
@@ -172,11 +170,14 @@ def kept_sample(root: Path) -> pa.Table | None:
 
 
 def taken_frame(frame: Frame, name: str) -> TakenFrame:
-    """Rows that come as they are are counted by the task that reads them; what the edge left out is counted here."""
+    """Rows that come as they are are counted by the task that reads them, late ones too; what the edge left out is
+    counted here. Of partials the edge tells how many of their rows were late.
+    """
     header = frame.header
-    inside = sum(table.num_rows for table in frame.tables) if header.plan is None else 0
-    rows = header.rows
-    totals = Totals(rows=rows.read - inside, late=rows.late, future=rows.future, dropped=rows.dropped, bad=rows.bad)
+    is_rows, rows = header.plan is None, header.rows
+    inside = sum(table.num_rows for table in frame.tables) if is_rows else 0
+    late = 0 if is_rows else rows.late
+    totals = Totals(rows=rows.read - inside, late=late, future=rows.future, dropped=rows.dropped, bad=rows.bad)
     return TakenFrame(
         name,
         header.edge,

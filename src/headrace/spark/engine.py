@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -16,20 +17,20 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.aggregates.registered import with_functions
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.edge.exchange import DirectoryExchange
-from headrace.kernel.frames import columns_of
+from headrace.kernel.frames import columns_of, telling_of, unread_columns
 from headrace.model.arrow import conform
 from headrace.model.chaining import place_of
-from headrace.model.errors import UsageError
+from headrace.model.errors import HeadraceError, UsageError
 from headrace.model.naming import same_name
 from headrace.model.query import Query
-from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
+from headrace.model.schema import Catalog, Stream, Table, UserFunction
 from headrace.model.time import parse_duration
 from headrace.spark.chaining import Chain, Upstream, has_readers, prepare_results
 from headrace.spark.context import ResultFolder, Setting
 from headrace.spark.directory import Beginning, prepare, read_format
 from headrace.spark.disk import local_path
 from headrace.spark.edges import PUSHES, Inbox
-from headrace.spark.frames import frame_columns
+from headrace.spark.frames import empty
 from headrace.spark.inputs import Source, list_files, read_table
 from headrace.spark.pipeline import Pipeline
 from headrace.spark.registry import Quotas, check_name, check_stream_name
@@ -41,6 +42,7 @@ from headrace.spark.stepping import Stepper
 from headrace.spark.taking import STEP_BYTES
 from headrace.sql import format_stream, parse_next, parse_script
 
+LOG = logging.getLogger(__name__)
 PathText = str | PathLike[str]
 
 
@@ -87,6 +89,7 @@ class Engine:
         self.state = local_path(state)
         self.catalog = Catalog()
         self.feeds: dict[str, Feed] = {}
+        self.unread: dict[str, pa.DataType] = {}
         self.queries: dict[str, tuple[str, Query]] = {}
         self.folders: list[ResultFolder] = []
         self.sinks: list[Sink] = []
@@ -132,12 +135,13 @@ class Engine:
         if self.catalog.stream(name) is None:
             if event_time is None:
                 raise UsageError("event-time", f"say which column tells the time of a row of {name}: event_time='...'")
-            columns = columns_of_feed(feed, name)
+            shape = shape_of(feed, name)
             try:
-                stream = Stream(name, columns, event_time, parse_duration(lateness), **settings)
+                stream = Stream(name, columns_of(shape), event_time, parse_duration(lateness), **settings)
                 self.catalog = self.catalog.with_relation(stream)
             except (TypeError, ValueError) as problem:
                 raise UsageError("stream", str(problem)) from None
+            self.unread |= unread_columns(shape)
         self.feeds[name.lower()] = feed
 
     def table(
@@ -151,7 +155,12 @@ class Engine:
         """A static table that queries may join."""
         feed = feed_of(source, format, options)
         if self.catalog.table(name) is None:
-            self.catalog = self.catalog.with_relation(Table(name, columns_of_feed(feed, name)))
+            shape = shape_of(feed, name)
+            try:
+                self.catalog = self.catalog.with_relation(Table(name, columns_of(shape)))
+            except ValueError as problem:
+                raise UsageError("table", str(problem)) from None
+            self.unread |= unread_columns(shape)
         self.feeds[name.lower()] = feed
 
     def add(self, name: str, sql: str) -> None:
@@ -160,7 +169,8 @@ class Engine:
         if (known_name := same_name(name, self.queries)) is not None:
             raise UsageError("query-exists", f"there is a query '{known_name}' already")
         known = {other: query for other, (_, query) in self.queries.items()}
-        self.catalog, query = parse_next(sql, self.catalog, known)
+        with telling_of(self.unread):
+            self.catalog, query = parse_next(sql, self.catalog, known)
         self.queries[name] = sql, query
 
     def sink(self, kind: str, **options: Any) -> Any:
@@ -177,7 +187,7 @@ class Engine:
     def start(self, trigger: str = "1 s") -> Run:
         """Run until stopped, a step at every trigger."""
         run = self.run()
-        run.start(parse_duration(trigger))
+        run.start(parse_duration(trigger), report)
         return run
 
     def once(self) -> Run:
@@ -309,6 +319,12 @@ class Engine:
         return conform(rows, table.columns)
 
 
+def report(problem: BaseException) -> None:
+    """Who started the run may not be waiting for it. Of what is told to people, only what it came of has a trace."""
+    trace = problem.__cause__ if isinstance(problem, HeadraceError) else problem
+    LOG.error("the run has stopped: %s", problem, exc_info=trace)
+
+
 def feed_of(source: Any, format: str, options: Mapping[str, str] | None) -> Feed:
     if source is None:
         return Feed(None)
@@ -317,11 +333,11 @@ def feed_of(source: Any, format: str, options: Mapping[str, str] | None) -> Feed
     return Feed(None, source)
 
 
-def columns_of_feed(feed: Feed, name: str) -> tuple[Column, ...]:
+def shape_of(feed: Feed, name: str) -> pa.Table:
     """The columns that rows have: of a DataFrame, of an Arrow table, or of the first Parquet file."""
     if feed.frame is not None:
-        return columns_of(feed.frame) if isinstance(feed.frame, pa.Table) else frame_columns(feed.frame)
+        return feed.frame if isinstance(feed.frame, pa.Table) else empty(feed.frame)
     files = list_files(feed.source) if feed.source is not None and feed.source.format == "parquet" else []
     if not files:
         raise UsageError("stream", f"the columns of {name} are not known", hint="engine.declare('CREATE STREAM ...')")
-    return columns_of(pq.read_schema(files[0].path).empty_table())
+    return pq.read_schema(files[0].path).empty_table()

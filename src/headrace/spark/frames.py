@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,16 +12,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.aggregates.user import DeclaredAggregate
-from headrace.kernel.frames import columns_of, only_time
-from headrace.model.schema import Column, UserFunction
-
-
-def frame_columns(frame: DataFrame) -> tuple[Column, ...]:
-    """The columns of types that queries know; others can't be named."""
-    return columns_of(empty(frame))
+from headrace.kernel.frames import only_time, shortcomings
+from headrace.model.errors import RowErrorWarning
+from headrace.model.schema import UserFunction
 
 
 def empty(frame: DataFrame) -> pa.Table:
+    """A table of its columns."""
     schema: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC")
     return schema.empty_table()
 
@@ -47,4 +45,8 @@ def aggregate_spark(
         for query, sql in queries.items():
             engine.add(query, sql)
         with engine.bounded() as run:
+            for each in run.progress():
+                told = {query: (state.errors, state.problem) for query, state in each.queries.items()}
+                for warning in shortcomings(each.stream, each.totals.dropped, told):
+                    warnings.warn(warning, RowErrorWarning, stacklevel=3)
             return {query: spark.createDataFrame(run.results(query)) for query in queries}

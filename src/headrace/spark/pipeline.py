@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -25,8 +25,14 @@ class Pipeline:
         self.frame = frame
         self.sinks = list(sinks)
         self.progress: Progress | None = None
+        self.failed: Callable[[BaseException], None] = lambda problem: None
+        """Is told what goes wrong in a thread of Spark's."""
         if stepper.commit is not None:
-            self.told(stepper.commit, 0, 0.0)
+            try:
+                self.told(stepper.commit, 0, 0.0)
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def stream(self) -> Stream:
@@ -66,7 +72,11 @@ class Pipeline:
         self, frame: Any, clock_us: int | None, batch: int | None, offsets: tuple[str, ...], ended: bool
     ) -> None:
         """A step over the rows of a DataFrame."""
-        self.step(Input(clock_us, batch, offsets, frame, lambda: self.sample(frame), ended))
+        try:
+            self.step(Input(clock_us, batch, offsets, frame, lambda: self.sample(frame), ended))
+        except BaseException as problem:
+            self.failed(problem)
+            raise
 
     def sample(self, frame: Any) -> pa.Table:
         rows = frame.limit(SAMPLE_ROWS // 10).toArrow()

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.model.arrow import for_people, from_rows
 from headrace.model.chaining import place_of
 from headrace.model.errors import UsageError, nearest
 from headrace.spark.batches import StreamingFrame
@@ -50,14 +51,18 @@ class Run:
         self.clock = clock
         self.stopping = threading.Event()
         self.problem: BaseException | None = None
+        self.report: Callable[[BaseException], None] = lambda problem: None
         self.thread: threading.Thread | None = None
         self.frames: list[StreamingFrame] = []
 
     # Ways to run
 
-    def start(self, trigger_us: int) -> None:
+    def start(self, trigger_us: int, report: Callable[[BaseException], None] = lambda problem: None) -> None:
+        """`report` is told at once what ends the run."""
+        self.report = report
         for pipeline in self.pipelines:
             if pipeline.is_streaming:
+                pipeline.failed = self.batch_failed
                 self.frames.append(StreamingFrame(pipeline, trigger_us))
         self.thread = threading.Thread(target=self.loop, args=(trigger_us / 1e6,), name="headrace", daemon=True)
         self.thread.start()
@@ -73,8 +78,17 @@ class Run:
                         pipeline.tick(self.clock())
                 self.stopping.wait(max(0.0, begun + trigger_s - time.monotonic()))
         except BaseException as problem:  # noqa: BLE001 - the outermost loop: it stops and keeps the cause
-            self.problem = problem
-            self.stopping.set()
+            self.failed(problem)
+
+    def failed(self, problem: BaseException) -> None:
+        self.problem = self.problem or problem
+        self.stopping.set()
+        self.report(problem)
+
+    def batch_failed(self, problem: BaseException) -> None:
+        """In a thread of Spark's, which is interrupted when the run is stopped: that is no failure."""
+        if not self.stopping.is_set():
+            self.failed(problem)
 
     def once(self) -> None:
         """Everything that is there, up to the watermark."""
@@ -125,9 +139,11 @@ class Run:
         """Finish the step that runs, then stop."""
         self.stopping.set()
         try:
-            for frame in self.frames:
-                frame.stop()
-            self.join()
+            try:
+                for frame in self.frames:
+                    frame.stop()
+            finally:
+                self.join()  # it knows more than Spark does
         finally:
             self.close()
 
@@ -151,8 +167,10 @@ class Run:
         return self.asked("replace", name, sql, stream or self.place_for(sql))
 
     def drop(self, name: str) -> dict[str, Any]:
-        holding = [each for each in self.pipelines if name in each.stepper.registry.queries]
-        return self.asked("drop", name, "", holding[0].place if holding else None)
+        holder = self.chain.holder(name)
+        if holder is None:
+            raise self.no_query(name)
+        return self.asked("drop", name, "", holder.directory.root.name)
 
     def place_for(self, sql: str) -> str:
         """Where the query is answered. For results that nobody reads yet a state is made, so that the request finds it;
@@ -217,10 +235,11 @@ class Run:
                 files = sorted((Path(folder.path) / query).glob("step-*.parquet"))
                 if files:
                     return pa.concat_tables([pq.read_table(file) for file in files])
-            registered = pipeline.stepper.registry.queries.get(query)
-            if registered is not None:
-                from headrace.model.arrow import for_people, from_rows
+        known = self.chain.queries().get(query)
+        if known is None:
+            raise self.no_query(query)
+        columns = known.result_columns()
+        return for_people(from_rows([], columns), columns)
 
-                columns = registered.query.result_columns()
-                return for_people(from_rows([], columns), columns)
-        raise UsageError("no-query", f"there is no query '{query}'")
+    def no_query(self, name: str) -> UsageError:
+        return UsageError("no-query", f"there is no query '{name}'", hint=nearest(name, self.chain.queries()))

@@ -22,10 +22,26 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from headrace.model.errors import UsageError
+from headrace.spark.java import check_java, names_own_spark
 
 LOG = logging.getLogger(__name__)
 NEVER = "^$"
 """A pattern that the name of no method matches."""
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+"""
+"""Of the JVM, as Spark sets it for a shell, but without the remarks on how it is set and on libraries it does without.
+`spark.log.level` holds once the session has started.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +72,7 @@ SETTINGS: Mapping[str, Wanted] = {
     ),
     "spark.driver.bindAddress": Wanted("127.0.0.1", "on one machine nobody else has to reach it", is_reported=False),
     "spark.driver.host": Wanted("127.0.0.1", "on one machine nobody else has to reach it", is_reported=False),
-    "spark.driver.extraJavaOptions": Wanted(
+    JAVA_OPTIONS: Wanted(
         "-XX:+UseSerialGC",
         "beside the workers the JVM does little: all memory grows by 9% in 150 steps, with its usual collector by 13%",
         is_reported=False,
@@ -100,9 +116,24 @@ def start_java(settings: Mapping[str, str]) -> None:
     it, is for us, who let the step finish. PySpark keeps SIGINT from it and nothing else.
     """
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+        check_java(os.environ)
+        with logging_options() as options:
+            told = {**settings, JAVA_OPTIONS: f"{options} {settings.get(JAVA_OPTIONS, '')}".strip()}
+            conf = SparkConf(loadDefaults=False).setAll(list(told.items()))
+            gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def logging_options() -> Iterator[str]:
+    """How the JVM that is started meanwhile logs: it reads the file once."""
+    if names_own_spark(os.environ):
+        yield ""
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="headrace-", suffix=".properties") as file:
+        file.write(LOGGING)
+        file.flush()
+        yield f"-Dlog4j2.configurationFile={Path(file.name).as_uri()}"
 
 
 def lacking(spark: SparkSession) -> Iterator[str]:

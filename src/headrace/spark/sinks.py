@@ -26,7 +26,7 @@ class Sink(Protocol):
 
 
 class Memory:
-    """Keeps all results in this process."""
+    """Keeps all results in this process, by query and step."""
 
     def __init__(self) -> None:
         self.steps: dict[str, dict[int, list[pa.Table]]] = {}
@@ -35,8 +35,28 @@ class Memory:
         self.steps.setdefault(query, {})[step] = [rows]
 
     def table(self, query: str) -> pa.Table | None:
+        """All rows of the query so far; None if there are none."""
         found = [table for tables in self.steps.get(query, {}).values() for table in tables]
         return pa.concat_tables(found) if found else None
+
+
+class Callback:
+    """Hands results to a function. What it raises ends the run, and says where."""
+
+    def __init__(self, function: Sink) -> None:
+        self.function = function
+
+    def __call__(self, query: str, step: int, rows: pa.Table) -> None:
+        try:
+            self.function(query, step, rows)
+        except Exception as problem:
+            name = getattr(self.function, "__name__", type(self.function).__name__)
+            raised = f"{type(problem).__name__}: {problem}"
+            raise UsageError(
+                "callback",
+                f"the callback sink's function {name} failed on query '{query}', step {step}: {raised}",
+                hint="the step is committed; at the next start it is handed over again",
+            ) from problem
 
 
 def file_sink(file_format: str) -> Callable[..., ResultFolder]:
@@ -57,8 +77,7 @@ def callback_sink(function: Any = None) -> Sink:
         raise UsageError(
             "sink", "the callback sink needs function=, which takes the query, the step and an Arrow table"
         )
-    found: Sink = function
-    return found
+    return Callback(function)
 
 
 def console_sink(rows: int = 5) -> Sink:

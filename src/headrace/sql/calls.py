@@ -16,7 +16,7 @@ from headrace.model.schema import UserFunction
 from headrace.sql.constants import CONSTANT_CASTS
 from headrace.sql.scope import BOUNDS_HINT, NOT_REPLAYABLE, WINDOW_NAMES
 from headrace.sql.spots import allow
-from headrace.sql.user_aggregates import find_aggregate, user_aggregate
+from headrace.sql.user_aggregates import find_aggregate, fit, user_aggregate, widened
 
 if TYPE_CHECKING:
     from headrace.sql.expressions import ExpressionBuilder
@@ -69,11 +69,11 @@ def arguments_of(builder: ExpressionBuilder, node: exp.Expression) -> tuple[Expr
 def user_call(builder: ExpressionBuilder, user: UserFunction, node: exp.Expression) -> Expression:
     arguments = arguments_of(builder, node)
     given = [argument.type for argument in arguments]
-    fits = [have in (want, types.NULL) for have, want in zip(given, user.parameters, strict=False)]
+    fits = [fit(have, want) for have, want in zip(given, user.parameters, strict=False)]
     if len(given) != len(user.parameters) or not all(fits):
         wanted = ", ".join(map(str, user.parameters))
         raise builder.fail("type", f"{user.name} takes ({wanted}), not ({', '.join(map(str, given))})", node)
-    return Call(user.name, arguments, user.returns)
+    return Call(user.name, widened(arguments, user.parameters), user.returns)
 
 
 def unknown_function(builder: ExpressionBuilder, written: str, node: exp.Expression) -> QueryError:

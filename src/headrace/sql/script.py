@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlglot import Token, TokenType
 
@@ -55,8 +56,10 @@ def parse_query(text: str, catalog: Catalog) -> Query:
     return parse_next(text, catalog, {})[1]
 
 
-def parse_next(text: str, catalog: Catalog, readable: Mapping[str, Query]) -> tuple[Catalog, Query]:
+def parse_next(text: Any, catalog: Catalog, readable: Mapping[str, Query]) -> tuple[Catalog, Query]:
     """One query that may read the results of others, and the catalog with the results that it reads."""
+    if not isinstance(text, str):
+        raise QueryError("syntax", f"a query is a text, not {type(text).__name__}")
     script = parse_script(text, catalog, readable)
     if len(script.queries) != 1:
         raise QueryError("syntax", f"expected one query, found {len(script.queries)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -42,13 +43,17 @@ def user_aggregate(
     parameters = tuple(each for each in behind if isinstance(each, Literal))
     if len(parameters) != len(behind):
         raise builder.fail("type", f"{result.name} needs constants behind its {len(rows)} arguments", node)
-    cast = tuple(
-        each if each.type in (want, types.NULL) else Call("cast", (each,), want)
-        for each, want in zip(rows, aggregate.arguments, strict=True)
-    )
-    return Aggregate(result.name, cast, result.returns, parameters=parameters)
+    return Aggregate(result.name, widened(rows, aggregate.arguments), result.returns, parameters=parameters)
 
 
 def fit(have: types.DataType, want: types.DataType) -> bool:
-    """BIGINT widens to DOUBLE."""
+    """BIGINT and DECIMAL widen to DOUBLE."""
     return have in (want, types.NULL) or (want == types.DOUBLE and have.is_numeric)
+
+
+def widened(arguments: Sequence[Expression], wanted: Sequence[types.DataType]) -> tuple[Expression, ...]:
+    """Arguments that fit, as the types that are wanted."""
+    return tuple(
+        each if each.type in (want, types.NULL) else Call("cast", (each,), want)
+        for each, want in zip(arguments, wanted, strict=True)
+    )

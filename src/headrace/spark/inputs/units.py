@@ -19,7 +19,10 @@ MAX_ROWS = 1_000_000
 REJECTED = pa.schema([("raw", pa.string()), ("reason", pa.string())])
 
 
-MEND = 'mend the file or move it away; on_bad_file = "quarantine" leaves such files out and counts them'
+MEND = (
+    "every file of the directory is read, unless its name begins with . or _: mend it, rename it or move it away; "
+    'on_bad_file = "quarantine" leaves such files out and counts them'
+)
 MEND_TABLE = "mend the file or move it away"
 """A static table has no file too many."""
 
