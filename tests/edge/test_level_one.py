@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -16,8 +17,12 @@ from headrace.kernel.answering import Answers, Run, close_all
 from headrace.kernel.interchange import unpack
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
-from headrace.planner.plan import Plan
+from headrace.planner.cost import Cost
+from headrace.planner.leaves import demand, leaves_of
+from headrace.planner.plan import STREAM, Plan
+from headrace.planner.pricing import Draft, priced
 from headrace.planner.sampling import Data
+from headrace.planner.sampling import draw as draw_sample
 from headrace.sql import parse_query
 from tests.oracle.plans import plans
 from tests.oracle.tables import Row, tables
@@ -136,3 +141,26 @@ def test_tables_say_what_the_reference_says(
     frames = choices.draw(split(data.rows))
     options = {"memory_bytes": memory_bytes, "replacement": replacement, "flush": flush, "span_rows": span_rows}
     compare(asked, table, through_the_edge(data, asked, plan, frames, **options))
+
+
+def test_filters_of_nodes_below_others_are_known_too() -> None:
+    """An edge computes every node from the stream, whatever the plan computes it from."""
+    texts = {
+        "all": "SELECT i, x, count(*) AS n FROM r [RANGE '4 s'] GROUP BY i, x",
+        "below": "SELECT i, count(*) AS n FROM r [RANGE '4 s'] WHERE x > 0.5 GROUP BY i",
+        "beside": "SELECT i, count(*) AS n FROM r [RANGE '4 s'] WHERE x IS NULL GROUP BY i",
+    }
+    asked = {name: parse_query(text, CATALOG) for name, text in texts.items()}
+    row: Row = {"t": 0, "i": 0, "j": 0, "y": 0.0, "s": "", "u": "", "b": True, "d": Decimal(0)}
+    table = [{**row, "x": x} for x in (0.0, 0.25, 1.0, None)]
+    data, demands = data_of(table), {name: demand(query) for name, query in asked.items()}
+    leaves = [leaf for name in asked for leaf in leaves_of({name: demands[name]})]
+    answers = tuple((leaf, place) for place, leaf in enumerate(leaves))
+    outline = Draft(tuple(leaf.node for leaf in leaves), (STREAM, 0, STREAM), answers)
+    plan = priced(outline, demands, Cost(draw_sample(data, asked.values())))
+    found = through_the_edge(data, asked, plan, [[data.rows]]).closed
+    assert {name: found[name].table["n"].to_pylist() for name in asked} == {
+        "all": [1, 1, 1, 1],
+        "below": [1],
+        "beside": [1],
+    }

@@ -12,6 +12,8 @@ from headrace.planner.plan import route
 from tests.planner.data import cost_of, demands_of, script_of, stream_data
 from tests.planner.test_plan import answered, check_tree, direct, query_sets
 
+WAYS = (("", ""), ("a,", "GROUP BY a"), ("b,", "GROUP BY b"))
+
 
 @settings(max_examples=80, deadline=None)
 @given(query_sets, st.data())
@@ -30,6 +32,13 @@ def test_any_sequence_of_changes_leaves_a_right_plan(texts: list[str], data: st.
         check_tree(plan)
         assert plan.cost_ns <= sum(plan.alone_ns.values()) * (1 + 1e-9)
     assert answered(plan, script, 300, present) == direct(script, 300, present)
+
+
+def test_what_a_query_costs_alone_does_not_depend_on_its_company() -> None:
+    script = script_of(*(f"SELECT {groups} count(*) FROM S [RANGE 60] WHERE c = 1 {by}" for groups, by in WAYS))
+    demands, cost = demands_of(script), cost_of(script)
+    together = make_plan(demands, cost).alone_ns
+    assert together == {name: make_plan({name: asked}, cost).alone_ns[name] for name, asked in demands.items()}
 
 
 def test_a_query_of_a_known_kind_changes_no_tree() -> None:

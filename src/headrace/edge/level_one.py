@@ -68,10 +68,10 @@ class LevelOne:
         self.plan: Plan = orders.plan
         self.joiner = Joiner(Data(catalog, stream, pa.table({}), tables), orders.queries.values())
         self.row_errors = RowErrors(orders.queries)
-        self.finest = finest_dimensions(self.plan)
         self.output_bytes = memory_bytes // OUTPUT_SHARE
         self.piece_rows = max(LEAST_ROWS, min(MOST_ROWS, memory_bytes // ROW_BYTES))
         nodes = {place: self.plan.nodes[place].node for place in sorted(self.plan.shipped)}
+        self.finest = finest_dimensions(list(nodes.values()))
         self.folded = {place: node for place, node in nodes.items() if not is_for_tables(node)}
         others = {place: node for place, node in nodes.items() if place not in self.folded}
         printer = NodePrinter(stream.name, orders.queries.values())

@@ -26,7 +26,7 @@ from headrace.model.windows import Interval
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.leaves import demand
 from headrace.planner.making import make_plan
-from headrace.planner.plan import Plan
+from headrace.planner.plan import STREAM, Plan
 from headrace.planner.sampling import Data, draw
 from headrace.predicates import Dimension
 from headrace.predicates.dimensions import Codes
@@ -106,7 +106,7 @@ class Reader:
         self.closed_us = closed_us
         self.joiner = Joiner(data, queries.values())
         self.errors = RowErrors(queries)
-        self.finest = finest_dimensions(plan)
+        self.finest = finest_dimensions([plan.nodes[place].node for place in plan.children(STREAM)])
 
     def take_batch(self, run: Run, rows: pa.Table) -> None:
         stream = self.data.stream

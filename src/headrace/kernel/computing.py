@@ -178,9 +178,8 @@ def compute_all(nodes: Mapping[int, Node], source: NodeRows) -> Mapping[int, Nod
     return result
 
 
-def finest_dimensions(plan: Plan) -> Mapping[Expression, Dimension]:
-    """For each expression the cuts of all nodes that are computed from the stream, and of their filters."""
-    nodes = [each.node for each in plan.nodes if each.parent == STREAM]
+def finest_dimensions(nodes: Sequence[Node]) -> Mapping[Expression, Dimension]:
+    """For each expression the cuts of all these nodes, which are computed from the stream, and of their filters."""
     wanted = [node.dimensions for node in nodes]
     wanted += [predicate.dimensions for node in nodes for predicate in node.keep]
     return {dimension.expression: dimension for dimension in union_dimensions(wanted)}

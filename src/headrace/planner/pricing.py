@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.planner.cost import Cost
 from headrace.planner.leaves import Demand, Leaf, leaves_of
@@ -54,6 +54,7 @@ def priced(outline: Draft, demands: Mapping[str, Demand], cost: Cost, alone: Map
 
 
 def cost_alone(name: str, asked: Demand, cost: Cost) -> float:
-    """What the query would cost if it ran by itself."""
+    """What the query would cost if it ran by itself: then no other looks at the rows that it filters."""
+    cost = replace(cost, sharers={})
     (leaf,) = leaves_of({name: asked})
     return cost.coding([asked]) + cost.arc(None, leaf.node) + cost.ship(leaf.node) + cost.close(leaf.node, leaf)
