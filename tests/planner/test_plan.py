@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.bench.execution import run_plan
-from headrace.planner.cost import Constants
+from headrace.planner.cost import FOR_EDGES, Constants
 from headrace.planner.leaves import Demand, demand, leaves_of, split_by_partial
 from headrace.planner.making import make_plan
 from headrace.planner.plan import STREAM, Plan, route
@@ -109,6 +109,14 @@ def test_a_plan_is_a_tree_of_nodes_that_cover_each_other(texts: list[str], const
 def test_sharing_never_costs_more_than_running_apart(texts: list[str], constants: Constants) -> None:
     plan = plan_for(script_of(*texts), constants)
     assert plan.cost_ns <= sum(plan.alone_ns.values()) * (1 + 1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(query_sets)
+def test_for_edges_every_node_comes_from_the_stream(texts: list[str]) -> None:
+    plan = plan_for(script_of(*texts), FOR_EDGES)
+    assert {each.parent for each in plan.nodes} == {STREAM}
+    assert plan.shipped == set(range(len(plan.nodes)))
 
 
 def test_equal_queries_make_equal_plans() -> None:

@@ -13,8 +13,11 @@ from headrace.bench.edge_speed import BATCH_ROWS, PAIRS, ROUNDS, processor_secon
 from headrace.bench.edge_traffic import Packets
 from headrace.edge.level_one import LevelOne
 from headrace.edge.orders import Orders
-from headrace.kernel.answering import plan_for
-from headrace.planner.sampling import Data
+from headrace.planner.cost import FOR_EDGES, Cost
+from headrace.planner.leaves import demand
+from headrace.planner.making import make_plan
+from headrace.planner.sampling import Data, draw
+from headrace.spark.planning import SAMPLE_ROWS
 from headrace.sql import parse_script
 
 STREAM_SQL = """\
@@ -61,13 +64,16 @@ def full_speeds(traffic: Packets) -> Iterator[FullSpeed]:
 
 
 def full_speed(traffic: Packets, texts: Sequence[str]) -> FullSpeed:
-    """Rows from memory, all of them in one frame; the tables have adapted to them in a first one."""
+    """Rows from memory, all of them in one frame; the tables have adapted to them in a first one. The plan is what a
+    root would send, from as many rows as it keeps.
+    """
     script = parse_script("\n".join([STREAM_SQL, *texts]))
     queries = {named.name: named.query for named in script.queries}
     (stream,) = script.catalog.streams
     columns = dict(zip(traffic.sizes, traffic.codes, strict=True))
     rows = pa.table({"Time": traffic.times, **columns, "Length": traffic.lengths})
-    plan = plan_for(Data(script.catalog, stream, rows, {}), queries)
+    sample = draw(Data(script.catalog, stream, rows, {}), queries.values(), SAMPLE_ROWS)
+    plan = make_plan({name: demand(query) for name, query in queries.items()}, Cost(sample, FOR_EDGES))
     level = LevelOne(Orders(stream.name, plan, queries), script.catalog, {}, memory_bytes=MEMORY_BYTES)
     shipped = sum(table.num_rows for table in frame_of(level, rows))
     runs_s = [processor_seconds(lambda: frame_of(level, rows)) for _ in range(ROUNDS)]

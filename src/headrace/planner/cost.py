@@ -50,7 +50,8 @@ class Constants:
 
 FOR_EDGES = Constants(leaf_ns=math.inf, ship_row_ns=450.0, ship_byte_ns=10.0)
 """Where rows are at edges. What is shipped goes over a network, so it is dear; and a node is a table in an edge's few
-megabytes, so leaves are told apart when their windows are closed, and not before.
+megabytes, fed with the rows of the stream: none is computed from another, and leaves are told apart when their windows
+are closed.
 """
 KEY_BYTES = 8
 """A shipped row names its slice's start and end, its cell and each of its groups."""
@@ -163,9 +164,9 @@ class Cost:
         return min(seen, max(items.most, partial.size))
 
     def start_ns(self, parent: Node, child: Node) -> float:
-        """Leaves of the same groups are fanned out in one go."""
+        """Leaves of the same groups are fanned out in one go. Where even they can't come from a node, nothing does."""
         is_fan_out = not child.dimensions and child.groups == parent.groups
-        return self.constants.leaf_ns if is_fan_out else self.constants.node_ns
+        return self.constants.leaf_ns if is_fan_out or math.isinf(self.constants.leaf_ns) else self.constants.node_ns
 
 
 def with_values(node: Node, partial: Partial) -> Node:
