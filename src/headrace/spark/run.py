@@ -81,9 +81,10 @@ class Run:
             self.failed(problem)
 
     def failed(self, problem: BaseException) -> None:
+        """It is told before anybody who waits for the run goes on."""
         self.problem = self.problem or problem
-        self.stopping.set()
         self.report(problem)
+        self.stopping.set()
 
     def batch_failed(self, problem: BaseException) -> None:
         """In a thread of Spark's, which is interrupted when the run is stopped: that is no failure."""
