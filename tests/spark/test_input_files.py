@@ -99,7 +99,7 @@ def test_damage_in_a_column_that_no_query_names_costs_no_row(root: Path) -> None
     stepper.close()
     assert commit is not None
     assert commit.plan is not None
-    assert commit.totals == Totals(rows=24)
+    assert commit.totals == Totals(rows=24, admitted=24)
     assert answered(root) == 24
 
 
@@ -150,7 +150,7 @@ def test_a_file_that_changes_after_it_was_read_is_counted_and_told_once(
     grow(changed)
     commit = stepper.step(Input())
     assert commit is not None
-    assert commit.totals == Totals(rows=24, changed=1)
+    assert commit.totals == Totals(rows=24, changed=1, admitted=24)
     assert heard.messages == [f"changed after it was read: {changed}; its new rows are not read"]
     grow(changed)
     os.utime(changed, ns=(8, 8))

@@ -12,8 +12,8 @@ import pytest
 from headrace.model.errors import UsageError
 from headrace.spark import engine as engine_module
 from headrace.spark.local import InProcess
-from headrace.spark.reducing import Reduced
 from headrace.spark.run import Run
+from headrace.spark.stepping import Ran
 from tests.spark.files import batches, write_input
 from tests.spark.test_chaining import CHAIN, engine_in, here
 
@@ -86,7 +86,7 @@ def test_queries_are_known_in_the_midst_of_their_first_step(tmp_path: Path, monk
     looks: list[tuple[int, bool]] = []
 
     class Watched(InProcess):
-        def run(self, *given: Any) -> list[Reduced]:
+        def run(self, *given: Any) -> Ran:
             looks.append((run.results("groups").num_rows, run.chain.holder("groups") is not None))
             return super().run(*given)
 

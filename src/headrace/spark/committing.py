@@ -17,7 +17,18 @@ from headrace.spark.context import Step
 from headrace.spark.disk import read_file
 from headrace.spark.edges import highest_of, plans_to_keep, spans_of, with_edges
 from headrace.spark.mapping import Counted, added
-from headrace.spark.records import Commit, Journal, Manifest, QueryState, ResultFile, SliceFile, Span, Totals
+from headrace.spark.records import (
+    Commit,
+    Journal,
+    LeftOut,
+    Manifest,
+    QueryState,
+    ResultFile,
+    SliceFile,
+    Span,
+    Totals,
+    UnitRead,
+)
 from headrace.spark.reducing import ORDER, Reduced, is_merged, state_of
 from headrace.spark.staging import begin_sync_staged, stage_results
 from headrace.spark.time import ENDED_US, earlier, later, moved_partitions, moved_watermark, needed_from, with_span
@@ -54,8 +65,7 @@ class Outcome:
         windows = [each.query.window for each in self.step.registry.queries.values()]
         needed_us = needed_from(windows, closed_after(journal), retain_us)
         forgotten_us = later(before.forgotten_us if before else None, needed_us)
-        # Several units of a file may be bad, and each in a task of its own.
-        quarantined = {each.path: each for each in (*counted.quarantined, *journal.quarantined)}
+        quarantined = left_out(journal, counted.units)
         totals = counted.totals.plus(Totals(quarantined=len(quarantined), changed=len(journal.changed)))
         for frame in journal.frames:
             totals = totals.plus(frame.totals)
@@ -82,7 +92,7 @@ class Outcome:
             slices=live_slices(before, self.manifests, needed_us),
             results=results,
             rejected=tuple(counted.rejected),
-            quarantined=tuple(quarantined.values()),
+            quarantined=quarantined,
             windows=self.windows(),
             totals=before.totals.plus(totals) if before else totals,
             edges=journal.edges,
@@ -190,6 +200,16 @@ class Outcome:
         names = [output.name for output in query.outputs]
         orders = [[one_array(table[f"{ORDER}{place}"]) for place in range(len(query.order_by))] for table in tables]
         return best_of(query, [table.select(names) for table in tables], orders)
+
+
+def left_out(journal: Journal, units: Iterable[UnitRead]) -> tuple[LeftOut, ...]:
+    """The files that the step left out, with the rows that were read of those found bad midway."""
+    files = {each.path: each for each in journal.quarantined}
+    bad = {journal.units[unit.place].path: unit.problem for unit in units if unit.problem is not None}
+    for path, reason in bad.items():
+        rows = sum(unit.rows for unit in units if journal.units[unit.place].path == path)
+        files[path] = LeftOut(path, reason, rows)
+    return tuple(files.values())
 
 
 def windows_of(commit: Commit) -> int:

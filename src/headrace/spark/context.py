@@ -92,6 +92,18 @@ class Step:
         known = self.registry.queries.get(name)
         return f"-former-{generation}" if known is not None and known.generation != generation else ""
 
+    @cached_property
+    def shares(self) -> list[list[int]]:
+        """For each task the places of its units in the journal, in order: about the same number of bytes each."""
+        units = self.journal.units
+        total = sum(unit.size for unit in units)
+        shares: list[list[int]] = [[] for _ in range(min(self.journal.tasks, len(units)))]
+        begun = 0
+        for place, unit in enumerate(units):
+            shares[min(len(shares) - 1, (begun + unit.size // 2) * len(shares) // max(1, total))].append(place)
+            begun += unit.size
+        return [share for share in shares if share]
+
     @property
     def plan(self) -> Plan:
         assert self.journal.plan is not None

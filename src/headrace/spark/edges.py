@@ -110,7 +110,8 @@ class Inbox:
             copy = self.directory.root / FOLDER / path.name
             if frame.tables:
                 write_file(copy, data)
-                found.units.append(Unit(str(copy), 0, len(data), len(data)))
+                rows = sum(table.num_rows for table in frame.tables)
+                found.units.append(Unit(str(copy), 0, len(data), len(data), rows))
             found.ledger = taken(found.ledger, header, len(data))
             found.frames.append(taken_frame(frame, path.name))
             return len(data)

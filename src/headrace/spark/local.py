@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from headrace.spark.context import Setting
-from headrace.spark.inputs import Unit
+from headrace.spark.context import Setting, step_of
 from headrace.spark.mapping import Piece, map_rows, map_units
-from headrace.spark.reducing import Reduced, reduce_step
+from headrace.spark.reducing import reduce_step
+from headrace.spark.stepping import Ran
 
 
 class InProcess:
@@ -21,14 +20,15 @@ class InProcess:
     def tasks(self) -> int:
         return self._tasks
 
-    def run(self, setting: Setting, step: int, tasks: Sequence[Sequence[Unit]], rows: Any) -> list[Reduced]:
+    def run(self, setting: Setting, step: int, rows: Any) -> Ran:
         pieces: list[Piece] = []
         if rows is not None:
             for part in rows:
                 pieces += map_rows(setting, step, [part])
-        for units in tasks:
-            pieces += map_units(setting, step, units)
-        return [
+        for share in step_of(setting, step).shares:
+            pieces += map_units(setting, step, share)
+        reduced = [
             reduce_step(setting, step, reducer, [piece for piece in pieces if piece.reducer == reducer])
             for reducer in range(setting.reducers)
         ]
+        return Ran(reduced, None if rows is None else sum(part.num_rows for part in rows))

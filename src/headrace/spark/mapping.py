@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.edge.checking import check_partials, check_rows
-from headrace.edge.frames import from_bytes
+from headrace.edge.frames import Frame, from_bytes
 from headrace.kernel.answering import Reader, Run
 from headrace.kernel.computing import BUDGET_BYTES, level_one
 from headrace.kernel.interchange import Counts, Shipment, pack, to_bytes
@@ -29,7 +28,7 @@ from headrace.spark.context import Setting, Step, needed_columns, reader_of, ste
 from headrace.spark.disk import begin_sync
 from headrace.spark.edges import frame_at
 from headrace.spark.inputs import BadFile, Rows, Unit, read
-from headrace.spark.records import LeftOut, ResultFile, Totals, files_left_out, result_files
+from headrace.spark.records import ResultFile, Totals, UnitRead, result_files
 from headrace.spark.staging import stage
 
 MOST_REJECTED = 1_000_000
@@ -62,7 +61,12 @@ class Counted:
     end_us: int | None = None
     node_rows: int = 0
     rejected: list[ResultFile] = field(default_factory=list)
-    quarantined: list[LeftOut] = field(default_factory=list)
+    units: list[UnitRead] = field(default_factory=list)
+
+    @property
+    def dataframe_rows(self) -> int:
+        """The rows that were read of no unit."""
+        return self.totals.rows - sum(unit.rows for unit in self.units if not unit.is_partials)
 
     def plus(self, other: Counted) -> Counted:
         starts = [each for each in (self.start_us, other.start_us) if each is not None]
@@ -78,7 +82,7 @@ class Counted:
             max(ends, default=None),
             self.node_rows + other.node_rows,
             self.rejected + other.rejected,
-            self.quarantined + other.quarantined,
+            self.units + other.units,
         )
 
 
@@ -92,42 +96,51 @@ def to_json(counted: Counted) -> bytes:
 
 def counted_from(data: bytes) -> Counted:
     found = json.loads(data)
-    rejected, quarantined = list(result_files(found["rejected"])), list(files_left_out(found["quarantined"]))
-    totals = Totals(**found["totals"])
-    return Counted(**{**found, "totals": totals, "rejected": rejected, "quarantined": quarantined})
+    rejected, units = list(result_files(found["rejected"])), [UnitRead(**each) for each in found["units"]]
+    return Counted(**{**found, "totals": Totals(**found["totals"]), "rejected": rejected, "units": units})
 
 
-def map_units(setting: Setting, number: int, units: Iterable[Unit]) -> Iterator[Piece]:
-    """Level 1 over units of files, and partials that edges sent."""
+def map_units(setting: Setting, number: int, places: Iterable[int]) -> Iterator[Piece]:
+    """Level 1 over units of files, and partials that edges sent; the units are known by their places in the journal."""
     step = step_of(setting, number)
     task = Task(step)
-    files: list[Unit] = []
-    frames: list[Unit] = []
-    for unit in units:
-        (files if frame_at(setting.root, unit) is None else frames).append(unit)
-    read_frames = [from_bytes(Path(unit.path).read_bytes()) for unit in frames]
-    as_rows = [frame for frame in read_frames if frame.header.plan is None]
-    rows = (Rows(table, is_from_edge=True) for frame in as_rows for table in check_rows(frame, setting.declared))
-    yield from task.run(chain(unit_rows(step, files, task), rows))
-    for frame in read_frames:
-        if frame.header.plan is not None:
-            plan = setting.directory.plan(frame.header.plan)
-            yield from task.sent(frame.header.plan, check_partials(frame, setting.stream, plan))
+    partials: list[Frame] = []
+    yield from task.run(rows for place in places for rows in unit_rows(step, place, task, partials))
+    for frame in partials:
+        assert frame.header.plan is not None
+        plan = setting.directory.plan(frame.header.plan)
+        yield from task.sent(frame.header.plan, check_partials(frame, setting.stream, plan))
 
 
-def unit_rows(step: Step, units: Iterable[Unit], task: Task) -> Iterator[Rows]:
-    setting = step.setting
-    if setting.source is None:
-        return
-    columns = needed_columns(setting, step.journal.registry)
-    for unit in units:
+def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iterator[Rows]:
+    """The rows of a unit, and a note of what was read of it. Partials have none: their frames are put aside."""
+    unit = step.journal.units[place]
+    found, problem, is_partials = 0, None, False
+    if frame_at(step.setting.root, unit) is None:
         try:
-            for rows in read(setting.source, unit, setting.declared, columns):
-                yield replace(rows, path=unit.path)
-        except BadFile as problem:
-            if setting.on_bad_file == "stop":
-                raise BadFile(problem.path, problem.problem, problem.detail, BEGUN) from None
-            task.counted.quarantined.append(LeftOut(unit.path, problem.reason))
+            for rows in file_rows(step, unit):
+                found += rows.table.num_rows + rows.rejected.num_rows
+                yield rows
+        except BadFile as bad:
+            if step.setting.on_bad_file == "stop":
+                raise BadFile(bad.path, bad.problem, bad.detail, BEGUN) from None
+            problem = bad.reason
+    else:
+        frame = from_bytes(Path(unit.path).read_bytes())
+        found = sum(table.num_rows for table in frame.tables)
+        if frame.header.plan is None:
+            yield from (Rows(table, is_from_edge=True) for table in check_rows(frame, step.setting.declared))
+        else:
+            partials.append(frame)
+            is_partials = True
+    task.counted.units.append(UnitRead(place, found, problem, is_partials))
+
+
+def file_rows(step: Step, unit: Unit) -> Iterator[Rows]:
+    setting = step.setting
+    assert setting.source is not None
+    for rows in read(setting.source, unit, setting.declared, needed_columns(setting, step.journal.registry)):
+        yield replace(rows, path=unit.path)
 
 
 def map_rows(setting: Setting, number: int, tables: Iterable[pa.Table]) -> Iterator[Piece]:
@@ -187,7 +200,7 @@ class Task:
         self.count(rows=rows.table.num_rows + rows.rejected.num_rows, bad=rows.rejected.num_rows)
         self.side.path = rows.path
         self.side.add_raw(rows.rejected)
-        table = self.without(rows.table, pc.is_null(rows.table[self.stream.event_time]), "no event time", "dropped")
+        table = self.without(rows.table, pc.is_null(rows.table[self.stream.event_time]), "no event time", "untimed")
         if not table.num_rows:
             return table
         journal = self.step.journal
@@ -196,6 +209,7 @@ class Task:
             table = self.without(table, pc.greater(table[self.stream.event_time], limit), "future", "future")
             if not table.num_rows:
                 return table
+        self.count(admitted=table.num_rows)
         times_us = np.asarray(one_array(table[self.stream.event_time]).cast(pa.int64()))
         self.note_times(table, times_us, has_partitions=not rows.is_from_edge)
         self.note_late(table, times_us)
@@ -207,6 +221,7 @@ class Task:
         if not found:
             return table
         self.count(**{count: found})
+        self.count(dropped=found if count == "untimed" else 0)
         self.side.add(table.filter(mask), reason)
         return table.filter(pc.invert(mask))
 

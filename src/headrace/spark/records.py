@@ -46,10 +46,25 @@ class ResultFile:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An input file that could not be read, and why."""
+    """An input file that could not be read, and why. Found bad midway, it was read in part: `rows` before the damage
+    count.
+    """
 
     path: str
     reason: str = ""
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRead:
+    """What a task read of a unit, which is known by its place in the journal: rows, or the rows of partials. With a
+    problem it was read in part.
+    """
+
+    place: int
+    rows: int
+    problem: str | None = None
+    is_partials: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +105,11 @@ class QueryState:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Rows and files since the beginning. Bad rows could not be read; changed files are not read again."""
+    """Rows and files since the beginning. Bad rows could not be read; changed files are not read again.
+
+    Every row that was read is bad, without a time, future or admitted. Late rows are among the admitted, and those
+    that no open window could take among the late. `dropped` counts the latter and those without a time.
+    """
 
     rows: int = 0
     late: int = 0
@@ -99,6 +118,8 @@ class Totals:
     bad: int = 0
     quarantined: int = 0
     changed: int = 0
+    untimed: int = 0
+    admitted: int = 0
 
     def plus(self, other: Totals) -> Totals:
         return Totals(*(mine + theirs for mine, theirs in zip(values(self), values(other), strict=True)))
@@ -140,6 +161,8 @@ class Journal:
     registry: int
     plan: str | None
     tables: Mapping[str, str]
+    tasks: int = 1
+    """Among which the units are shared out."""
     units: tuple[Unit, ...] = ()
     files: tuple[InputFile, ...] = ()
     quarantined: tuple[LeftOut, ...] = ()

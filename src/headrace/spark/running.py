@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -16,16 +16,16 @@ import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.functions import count, lit
 
 from headrace.model.arrow import conform
 from headrace.spark.context import Setting, step_of
-from headrace.spark.inputs import Unit
 from headrace.spark.mapping import Piece, counted_from, map_rows, map_units, to_json
 from headrace.spark.records import manifest_from
 from headrace.spark.reducing import Reduced, reduce_step
 from headrace.spark.sessions import check_workers
-from headrace.spark.stepping import shared_out
+from headrace.spark.stepping import Ran
 
 PIECES = "reducer int, plan string, data binary"
 MANIFESTS = "manifest string, counted binary"
@@ -49,32 +49,41 @@ class OnSpark:
     def tasks(self) -> int:
         return int(self.spark.sparkContext.defaultParallelism)
 
-    def run(
-        self, setting: Setting, step: int, tasks: Sequence[Sequence[Unit]], rows: DataFrame | None
-    ) -> list[Reduced]:
+    def run(self, setting: Setting, step: int, rows: DataFrame | None) -> Ran:
+        """The rows of a dataframe are observed on their way in: a second count, which level 1 has no part in."""
+        shares = step_of(setting, step).shares
+        observed = Observation()
         if rows is None:
-            count = max(1, len(tasks))
-            frame = self.spark.range(0, count, 1, count)
-            pieces = frame.mapInArrow(unit_task(setting, step, self.tasks), PIECES)
+            pieces = self.unit_pieces(setting, step, len(shares))
         else:
-            pieces = rows.mapInArrow(row_task(setting, step), PIECES)
-            if setting.edges:
-                frame = self.spark.range(0, self.tasks, 1, self.tasks)
-                pieces = pieces.union(frame.mapInArrow(unit_task(setting, step, self.tasks), PIECES))
+            watched = rows.observe(observed, count(lit(1)).alias("rows"))
+            pieces = watched.mapInArrow(row_task(setting, step), PIECES)
+            if shares:
+                pieces = pieces.union(self.unit_pieces(setting, step, len(shares)))
         shuffled = pieces.repartitionById(setting.reducers, "reducer")
         try:
             found = shuffled.mapInArrow(reducer_task(setting, step), MANIFESTS).collect()
         except (PySparkException, Py4JError) as problem:
             check_workers(self.spark, problem)
             raise
-        return [Reduced(manifest_from(json.loads(row.manifest)), counted_from(bytes(row.counted))) for row in found]
+        reduced = [Reduced(manifest_from(json.loads(row.manifest)), counted_from(bytes(row.counted))) for row in found]
+        if rows is None:
+            return Ran(reduced)
+        read = sum(each.counted.dataframe_rows for each in reduced)
+        dataframe_rows = int(observed.get["rows"])
+        # A stage that Spark had to run again is observed twice: only a second look tells.
+        return Ran(reduced, dataframe_rows if dataframe_rows == read else rows.count())
+
+    def unit_pieces(self, setting: Setting, step: int, tasks: int) -> DataFrame:
+        numbers = self.spark.range(0, max(1, tasks), 1, max(1, tasks))
+        return numbers.mapInArrow(unit_task(setting, step), PIECES)
 
 
-def unit_task(setting: Setting, step: int, tasks: int) -> Callable[[Batches], Batches]:
+def unit_task(setting: Setting, step: int) -> Callable[[Batches], Batches]:
     """Level 1 over the units that the journal gives to the task of each number."""
 
     def run(batches: Batches) -> Batches:
-        shares = shared_out(step_of(setting, step).journal.units, tasks)
+        shares = step_of(setting, step).shares
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 if number < len(shares):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from headrace.planner.cost import FOR_EDGES
 from headrace.planner.plan import Plan
 from headrace.spark.changing import Changes
 from headrace.spark.committing import Outcome
+from headrace.spark.conservation import check_conserved
 from headrace.spark.context import Setting, step_of
 from headrace.spark.directory import Directory, Owner
 from headrace.spark.disk import begin_sync
@@ -39,11 +40,18 @@ NOTHING = Plan((), (), {}, 0.0, {})
 """A plan for no query: edges then count rows, and send none."""
 
 
+class Ran(NamedTuple):
+    """What the reducers of a step did, and how many rows its dataframe had, by a count that level 1 has no part in."""
+
+    reduced: list[Reduced]
+    dataframe_rows: int | None = None
+
+
 class Runner(Protocol):
     """What runs the tasks of a step: Spark, or this process."""
 
-    def run(self, setting: Setting, step: int, tasks: Sequence[Sequence[Unit]], rows: Any) -> list[Reduced]:
-        """Level 1 over the units of each task, or over `rows`, then level 2 in each reducer."""
+    def run(self, setting: Setting, step: int, rows: Any) -> Ran:
+        """Run level 1 over the units that the journal gives to each task, and over `rows`, then level 2."""
 
     @property
     def tasks(self) -> int:
@@ -136,11 +144,11 @@ class Stepper:
             journal = self.begin(given)
         if journal is None:
             return None
-        reduced = self.run(journal, given.rows)
-        commit = self.committed(journal, reduced)
-        if any(each.counted.totals.rows for each in reduced):
-            rows = sum(each.counted.totals.rows for each in reduced)
-            self.planner.observe(rows, sum(each.counted.node_rows for each in reduced))
+        ran = self.run(journal, given.rows)
+        commit = self.committed(journal, ran)
+        rows = sum(each.counted.totals.rows for each in ran.reduced)
+        if rows:
+            self.planner.observe(rows, sum(each.counted.node_rows for each in ran.reduced))
         self.wait_for_disk()
         self.owner.write_commit(commit)
         self.commit = commit
@@ -175,6 +183,7 @@ class Stepper:
             if has_rows or self.inbox
             else (before.plan if before else None),
             tables=tables,
+            tasks=self.runner.tasks,
             units=tuple(units),
             files=tuple(files),
             quarantined=tuple(taken_in.bad),
@@ -217,11 +226,10 @@ class Stepper:
         spans = [instances_ending(window, after_us, before.watermark_us) for window in windows]
         return any(first <= last for first, last in spans)
 
-    def run(self, journal: Journal, rows: Any) -> list[Reduced]:
-        tasks = shared_out(journal.units, self.runner.tasks)
-        if not tasks and rows is None and not self.closes(journal):
-            return []
-        return self.runner.run(self.setting, journal.step, tasks, rows)
+    def run(self, journal: Journal, rows: Any) -> Ran:
+        if not journal.units and rows is None and not self.closes(journal):
+            return Ran([])
+        return self.runner.run(self.setting, journal.step, rows)
 
     def closes(self, journal: Journal) -> bool:
         return journal.ended or (journal.watermark_us is not None and journal.watermark_us != journal.closed_us)
@@ -246,11 +254,13 @@ class Stepper:
 
     # Commit
 
-    def committed(self, journal: Journal, reduced: Sequence[Reduced]) -> Commit:
-        """The state after the step."""
+    def committed(self, journal: Journal, ran: Ran) -> Commit:
+        """The state after the step, if no row of it was lost."""
         step = step_of(self.setting, journal.step)
         vars(step)["before"] = self.commit  # it need not be read again
-        return Outcome(step, reduced).commit(self.owner.epoch, self.retain_us, self.list_inputs(journal))
+        outcome = Outcome(step, ran.reduced)
+        check_conserved(journal, outcome.counted, ran.dataframe_rows)
+        return outcome.commit(self.owner.epoch, self.retain_us, self.list_inputs(journal))
 
     def list_inputs(self, journal: Journal) -> int:
         """The step of the newest list of all files that were read; now and then a new one is written."""
@@ -304,19 +314,7 @@ class Stepper:
 def tell_of_files(journal: Journal, commit: Commit) -> None:
     """Rows that nobody will count are told of when they are known, not only as a number."""
     for file in commit.quarantined:
-        LOG.warning("left out: %s: %s", printable(file.path), printable(file.reason))
+        part = f"; {file.rows:,} rows before the damage count" if file.rows else ""
+        LOG.warning("left out: %s: %s%s", printable(file.path), printable(file.reason), part)
     for path in journal.changed:
         LOG.warning("changed after it was read: %s; its new rows are not read", printable(path))
-
-
-def shared_out(units: Sequence[Unit], tasks: int) -> list[list[Unit]]:
-    """Units in their order, for each task about the same number of bytes."""
-    if not units:
-        return []
-    total = sum(unit.size for unit in units)
-    found: list[list[Unit]] = [[] for _ in range(min(tasks, len(units)))]
-    begun = 0
-    for unit in units:
-        found[min(len(found) - 1, (begun + unit.size // 2) * len(found) // max(1, total))].append(unit)
-        begun += unit.size
-    return [task for task in found if task]

@@ -86,15 +86,17 @@ def cut_parquet(source: Source, file: InputFile, declaration: Declaration, unit_
     with opened(file.path) as parquet:
         Layout.of(source, file.path, parquet, declaration)
         metadata = parquet.metadata
-        sizes = [group_bytes(metadata.row_group(group)) for group in range(metadata.num_row_groups)]
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        sizes = [(group_bytes(group), group.num_rows) for group in groups]
     units: list[Unit] = []
-    begin, size = 0, 0
-    for group, group_size in enumerate(sizes):
+    begin, size, rows = 0, 0, 0
+    for group, (group_size, group_rows) in enumerate(sizes):
         if group > begin and size + group_size > unit_bytes:
-            units.append(Unit(file.path, begin, group, size))
-            begin, size = group, 0
+            units.append(Unit(file.path, begin, group, size, rows))
+            begin, size, rows = group, 0, 0
         size += group_size
-    return [*units, Unit(file.path, begin, len(sizes), size)] if sizes else units
+        rows += group_rows
+    return [*units, Unit(file.path, begin, len(sizes), size, rows)] if sizes else units
 
 
 def group_bytes(group: pq.RowGroupMetaData) -> int:

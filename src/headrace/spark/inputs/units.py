@@ -56,13 +56,15 @@ class InputFile:
 class Unit:
     """What one task reads of a file: row groups [begin, end) of Parquet, or the lines that start in bytes [begin, end).
 
-    A compressed text can't be entered in the middle: it is one unit. `size` is in bytes of the file.
+    A compressed text can't be entered in the middle: it is one unit. `size` is in bytes of the file, and `rows` is the
+    number of rows by the footer of the file, or in a frame, where that is known before they are read.
     """
 
     path: str
     begin: int
     end: int
     size: int
+    rows: int | None = None
 
 
 def one_symbol(name: str, value: str) -> None:
