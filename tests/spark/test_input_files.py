@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import pyarrow.parquet as pq
@@ -162,6 +163,80 @@ def test_a_file_that_changes_after_it_was_read_is_counted_and_told_once(
     assert len(heard.messages) == 1
 
 
+DAY_US = 86_400_000_000
+
+
+def steps_at(stepper: Stepper, first_us: int, count: int) -> None:
+    """Steps that commit, each with one small file of its own."""
+    for number in range(count):
+        time_us = first_us + number * 1_000
+        write_input(Path(stepper.setting.source.path), [], 1_000_000 + time_us)  # type: ignore[union-attr]
+        assert stepper.step(Input(time_us)) is not None
+
+
+@pytest.mark.parametrize("moved", ["one by one", "the directory"])
+def test_files_that_vanish_and_come_back_are_not_read_again(root: Path, moved: str) -> None:
+    """As when a disk is unmounted for a while: names that were read are remembered through lists of all files."""
+    stepper = quarantining(root)
+    stepper.step(Input(0))
+    away = root / "away"
+    if moved == "the directory":
+        (root / "input").rename(away)
+        (root / "input").mkdir()
+    else:
+        away.mkdir()
+        for path in list((root / "input").iterdir()):
+            path.rename(away / path.name)
+    steps_at(stepper, 1, 2 * LISTED_EVERY)
+    assert stepper.seen.listed >= LISTED_EVERY
+    for path in away.iterdir():
+        path.rename(root / "input" / path.name)
+    steps_at(stepper, DAY_US, 2)
+    stepper.close()
+    again = quarantining(root)
+    steps_at(again, 2 * DAY_US, 1)
+    assert again.commit is not None
+    assert again.commit.totals.rows == 24
+    again.close()
+
+
+def test_absent_names_are_forgotten_after_a_week_and_the_oldest_beyond_a_number(
+    root: Path, heard: pytest.LogCaptureFixture
+) -> None:
+    stepper = quarantining(root)
+    stepper.step(Input(0))
+    seen, (first, second) = stepper.seen, sorted(stepper.seen.looks)
+    seen.write(64, {second}, DAY_US)
+    seen.write(128, {second}, 7 * DAY_US)
+    assert first in seen.looks
+    seen.write(192, {second}, 8 * DAY_US)
+    assert first not in seen.looks
+    assert second in seen.looks
+    seen.looks |= {f"/a{number}": None for number in range(5)}
+    seen.write(256, {second, "/a4"}, 8 * DAY_US)
+    with patch("headrace.spark.seen.MAX_ABSENT", 2):
+        seen.write(320, {second}, 8 * DAY_US + 1)
+    assert set(seen.looks) == {second, "/a3", "/a4"}
+    assert any("3 names of files that are gone were forgotten early" in message for message in heard.messages)
+    stepper.close()
+
+
+def test_a_directory_that_is_gone_or_on_another_device_stops_the_step(root: Path) -> None:
+    stepper = quarantining(root)
+    stepper.step(Input(0))
+    (root / "input").rename(root / "away")
+    with pytest.raises(HeadraceError, match="does not exist"):
+        stepper.step(Input(1))
+    (root / "away").rename(root / "input")
+    with patch("headrace.spark.seen.device_of", lambda folder: -1), pytest.raises(HeadraceError, match="device"):
+        stepper.step(Input(1))
+    write_input(root / "input", batches(1)[0], 9)
+    commit = stepper.step(Input(1))
+    assert commit is not None
+    assert commit.totals.rows == 36
+    stepper.close()
+
+
 def test_the_list_of_files_keeps_what_they_looked_like(root: Path) -> None:
     stepper = quarantining(root)
     stepper.step(Input())
@@ -170,11 +245,16 @@ def test_the_list_of_files_keeps_what_they_looked_like(root: Path) -> None:
     first, second = journal.files
     gone = replace(first, path="/gone")
     stepper.seen.add(replace(journal, files=(first, second, gone), changed=(second.path,)))
-    stepper.seen.write(LISTED_EVERY, {first.path, second.path})
+    stepper.seen.write(LISTED_EVERY, {first.path, second.path}, 5)
     stepper.close()
     commit = Commit(LISTED_EVERY, 1, "", 0, None, {}, inputs=LISTED_EVERY)
     seen = Seen(stepper.directory, commit)
-    assert seen.looks == {first.path: Look(first.size, first.modified_ns), second.path: None}
+    looks = {
+        first.path: Look(first.size, first.modified_ns),
+        second.path: None,
+        "/gone": Look(first.size, first.modified_ns),
+    }
+    assert (seen.looks, seen.absent_us) == (looks, {"/gone": 5})
     assert seen.changed([replace(first, size=1), replace(second, size=1)]) == [first.path]
     seen.path(LISTED_EVERY).write_bytes(to_record([first.path]))
     old = Seen(stepper.directory, commit)

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from headrace.model.errors import UsageError
 from headrace.spark.directory import Directory
 from headrace.spark.disk import read_record, to_record, write_file
 from headrace.spark.inputs import InputFile
 from headrace.spark.records import Commit, Journal
 
+LOG = logging.getLogger(__name__)
 LISTED_EVERY = 64
 """Steps between lists of all files."""
+ABSENT_US = 7 * 86_400_000_000
+"""How long the name of a file that is gone is remembered at least, unless there are too many."""
+MAX_ABSENT = 1_000_000
+"""How many names of files that are gone are remembered."""
+
+
+def device_of(folder: str) -> int:
+    return os.stat(folder).st_dev
 
 
 class Look(NamedTuple):
@@ -24,15 +36,22 @@ class Look(NamedTuple):
 
 class Seen:
     """The files that committed steps have read, by path. Those that are known to have changed since, and those of lists
-    that had nothing but paths, have no look.
+    that had nothing but paths, have no look. `absent_us` says since when a file is known to be gone, by the clock of
+    the steps: it may come back, and must not be read again then.
     """
 
     def __init__(self, directory: Directory, commit: Commit | None) -> None:
         self.directory = directory
         self.listed = commit.inputs if commit else 0
+        self.device: int | None = None
         self.looks: dict[str, Look | None] = {}
+        self.absent_us: dict[str, int] = {}
         if self.listed:
-            for each in read_record(self.path(self.listed)):
+            document = read_record(self.path(self.listed))
+            if isinstance(document, dict):
+                self.absent_us = document["absent_us"]
+                document = document["files"]
+            for each in document:
                 path, *look = [each] if isinstance(each, str) else each
                 self.looks[path] = Look(*look) if look else None
         for step in range(self.listed + 1, (commit.step if commit else 0) + 1):
@@ -42,6 +61,15 @@ class Seen:
                 read_record(directory.journal_path(step))
             else:
                 self.add(journal)
+
+    def check_device(self, folder: str) -> None:
+        """Raise an error if the directory lies on another device than before: a disk was mounted, or is gone."""
+        device = device_of(folder)
+        if self.device is None:
+            self.device = device
+        elif device != self.device:
+            hint = "mount what was there; if it was moved on purpose, start again"
+            raise UsageError("file", f"the directory {folder} lies on another device than before", hint=hint)
 
     def path(self, step: int) -> Path:
         return self.directory.root / "inputs" / f"{step:09}.json"
@@ -63,10 +91,26 @@ class Seen:
         """Whether it is time for a list of all files."""
         return step - self.listed >= LISTED_EVERY
 
-    def write(self, step: int, present: Collection[str]) -> int:
-        """Write the list; files that are gone need not be remembered."""
-        self.looks = {path: look for path, look in self.looks.items() if path in present}
-        written = [path if look is None else [path, *look] for path, look in sorted(self.looks.items())]
-        write_file(self.path(step), to_record(written))
+    def write(self, step: int, present: Collection[str], clock_us: int | None) -> int:
+        """Write the list. Files that are gone are remembered for a time, in case they come back."""
+        if clock_us is not None:
+            self.forget_absent(present, clock_us)
+        files = [path if look is None else [path, *look] for path, look in sorted(self.looks.items())]
+        write_file(self.path(step), to_record({"files": files, "absent_us": self.absent_us}))
         self.listed = step
         return step
+
+    def forget_absent(self, present: Collection[str], clock_us: int) -> None:
+        """Forget names that are gone for long; if there are too many, those that are gone longest."""
+        absent = {path: self.absent_us.get(path, clock_us) for path in self.looks if path not in present}
+        kept = {path: since_us for path, since_us in absent.items() if clock_us - since_us < ABSENT_US}
+        if excess := max(0, len(kept) - MAX_ABSENT):
+            LOG.warning(
+                "%s names of files that are gone were forgotten early: more than %s are gone; should such a file come "
+                "back under its name, it is read again",
+                f"{excess:,}",
+                f"{MAX_ABSENT:,}",
+            )
+            kept = dict(sorted(kept.items(), key=lambda item: (item[1], item[0]))[excess:])
+        self.looks = {path: look for path, look in self.looks.items() if path in present or path in kept}
+        self.absent_us = kept

@@ -267,7 +267,8 @@ class Stepper:
         self.seen.add(journal)
         if self.setting.source is None or not self.seen.is_due(journal.step):
             return self.seen.listed
-        return self.seen.write(journal.step, {file.path for file in list_files(self.setting.source)})
+        present = {file.path for file in list_files(self.setting.source)}
+        return self.seen.write(journal.step, present, journal.clock_us)
 
     # After the commit, and after a crash behind it
 

@@ -58,6 +58,7 @@ def new_files(
     if setting.source is None:
         return NewFiles()
     listed = list_files(setting.source)
+    seen.check_device(setting.source.path)
     found = NewFiles(changed=seen.changed(listed))
     size = 0
     new = seen.new(listed)
