@@ -511,7 +511,7 @@ def run_chain(root: Path) -> None:
 POINTS = {
     "after the journal of a reader": ("after", "create", "groups/journal/", 3),
     "before the results that are read are shown": ("after", "create", "state/r/commits/", 4),
-    "while the results that are read are shown": ("after", "show", "groups/.step", 3),
+    "while the results that are read are shown": ("after", "show", "/.staged/", 3),
     "before the commit of a reader": ("before", "create", "groups/commits/", 2),
     "in the tables of a join": ("", "half", "groups+others/tables/", 1),
     "in the state of the next reader": ("before", "create", "smooth/journal/", 2),

@@ -20,7 +20,7 @@ from headrace.edge.exchange import DirectoryExchange
 from headrace.edge.forwarding import Work, work_for
 from headrace.edge.frames import Frame, Header, to_bytes
 from headrace.edge.frames import Rows as Counts
-from headrace.edge.ledger import EdgeState, from_json
+from headrace.edge.ledger import EdgeState
 from headrace.edge.orders import Orders
 from headrace.edge.running import Mode
 from headrace.edge.sources import FileSource
@@ -389,20 +389,20 @@ def test_edges_that_lack_a_query_hold_it_back_and_their_plans_are_kept(root: Roo
     commit = root.stepper.commit
     assert commit is not None
     registry = root.stepper.registry
-    assert holding_back(root.directory, from_json(commit.edges), registry) == {"groups": ["east", "west"]}
+    assert holding_back(root.directory, commit, registry) == {"groups": ["east", "west"]}
     edges[0].poll(root.exchange.orders())
     root.deliver(edge_frames(root, edges[0]))
     root.step()
     commit = root.stepper.commit
     assert commit is not None
-    assert holding_back(root.directory, from_json(commit.edges), registry) == {"groups": ["west"]}
+    assert holding_back(root.directory, commit, registry) == {"groups": ["west"]}
     assert {first.plan, commit.plan} <= set(commit.plans)
     edges[1].poll(root.exchange.orders())
     root.deliver(edge_frames(root, edges[1]))
     root.step()
     commit = root.stepper.commit
     assert commit is not None
-    assert holding_back(root.directory, from_json(commit.edges), registry) == {}
+    assert holding_back(root.directory, commit, registry) == {}
     assert commit.plans == (commit.plan,)
 
 

@@ -243,7 +243,7 @@ class Engine:
         self.stepper = self.started()
 
     def version_of(self, table: str) -> str:
-        return self.directory.keep_table(static(self.story.catalog, table, self.story.tables[self.batch][table]))
+        return self.directory.keep_table(static(self.story.catalog, table, self.story.tables[self.batch][table]), 0, ())
 
     def ask_for_changes(self, begin: int) -> None:
         """What changes before a batch."""

@@ -57,11 +57,13 @@ class Due(NamedTuple):
     """Which windows to close: those that end later than `after_us` and no later than `until_us`.
 
     Empty windows of a query without groups follow the one with rows that came before, which ended at `last_end_us`.
+    `skipped` are numbers [first, end) of instances that were due before and not complete: they are not empty.
     """
 
     after_us: int
     until_us: int
     last_end_us: int | None = None
+    skipped: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +179,8 @@ def combined(
         before = None if due is None or due.last_end_us is None else last_ending(query.window, due.last_end_us)
         whole, left_out = filled(instances if complete.all() else instances[complete], max_empty, before)
         shown = whole[is_complete(query.window, whole, leaf, unknown)]
+        for begin, end in due.skipped if due is not None else ():
+            shown = shown[(shown < begin) | (end <= shown)]
         slots = repeated_from(np.searchsorted(instances, first), held_by)
         if not np.array_equal(shown, instances):
             slots = places_among(shown, instances)[slots]
@@ -209,7 +213,14 @@ def is_complete(window: AnyWindow, instances: Integers, leaf: LeafRows, unknown:
         crossed: Mask = (before > 0) & (reached_us[np.maximum(before, 1) - 1] > times_us)
         return crossed
 
-    found: Mask = ~(is_crossed(starts_us) | is_crossed(ends_us))
+    found: Mask = ~(is_crossed(starts_us) | is_crossed(ends_us)) & is_known(window, instances, unknown)
+    return found
+
+
+def is_known(window: AnyWindow, instances: Integers, unknown: Unknown) -> Mask:
+    """Whether no span that was missed meets an instance, and its bounds cut no foreign slice."""
+    starts_us, ends_us = bounds_of(window, instances)
+    found = np.ones(len(instances), dtype=np.bool_)
     for span in unknown.missed:
         found &= (ends_us <= span.start_us) | (span.end_us <= starts_us)
     for each in unknown.foreign:

@@ -237,12 +237,12 @@ def script_of(job: Job, warn: Callable[[str], None] = lambda text: None) -> Scri
     return found
 
 
-def engine_of(job: Job, spark: Any, *, take_over: bool = False) -> Engine:
+def engine_of(job: Job, spark: Any, **options: bool) -> Engine:
     """An engine with the job's streams, tables, queries and sinks, on a session."""
     from headrace.spark.engine import Engine
 
     script = script_of(job)
-    engine = Engine(spark, job.state, quotas=job.quotas, take_over=take_over, **job.engine)
+    engine = Engine(spark, job.state, quotas=job.quotas, **options, **job.engine)
     engine.functions((*script.catalog.functions, *script.catalog.aggregates))
     engine.declare(read_text(str(job.schema)))
     for stream in script.catalog.streams:
@@ -261,8 +261,8 @@ def engine_of(job: Job, spark: Any, *, take_over: bool = False) -> Engine:
         engine.table(table.name, source.path, format=source.format, options=source.options)
     for named in script.queries:
         engine.add(named.name, format_query(named.query))
-    for options in job.sinks:
-        engine.sink(**options)
+    for sink in job.sinks:
+        engine.sink(**sink)
     return engine
 
 

@@ -7,37 +7,31 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
 import rich_click as click
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headrace.edge.ledger import from_json
 from headrace.model.chaining import place_of
 from headrace.model.errors import HeadraceError, UsageError, nearest, printable
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.model.time import format_timestamp
-from headrace.model.windows import AnyWindow
 from headrace.planner.shares import fair_shares
 from headrace.service.jobs import Job, catalog_of, read_job, script_of
 from headrace.service.live import LEFT_OUT, print_wide
 from headrace.service.requesting import answer_within, state_of_stream, told
 from headrace.service.scripts import STANDARD_INPUT, read_text
 from headrace.spark.chaining import beginning_of
+from headrace.spark.completeness import outlook
 from headrace.spark.directory import Directory, open_directory, prepare
 from headrace.spark.edges import holding_back
-from headrace.spark.records import Commit, QueryState
+from headrace.spark.records import QueryState
 from headrace.spark.registry import ask, check_name, read_registry, requests
-from headrace.spark.time import ENDED_US, later
 from headrace.sql import format_stream, parse_next
-from headrace.windows.instances import bounds_of, last_ending
 
 SQL_WIDTH = 60
-MOST_LOOKED_AT = 10_000
-"""How many windows that a query missed something of are looked at to find its first whole one."""
 
 job_argument = click.argument("job", type=click.Path(path_type=Path))
 wait_option = click.option(
@@ -253,28 +247,14 @@ def listing(stream: str, directory: Directory) -> Iterator[Listed]:
         return
     plan = directory.plan(commit.plan) if commit.plan else None
     shares = fair_shares(plan) if plan else {}
-    held_back = holding_back(directory, from_json(commit.edges), registry)
+    held_back = holding_back(directory, commit, registry)
     for name, registered in registry.queries.items():
         share = shares[name] / plan.cost_ns if plan and name in shares and plan.cost_ns else None
         state = commit.queries.get(name, QueryState(registered.generation))
-        until_us = None if state.windows else first_end_us(registered.query.window, state, commit)
-        until = None if until_us is None else format_timestamp(until_us)
+        coming = None if state.windows else outlook(directory, commit, registered.query, state)
+        until = None if coming is None else format_timestamp(coming.first.end_us)
         counts = registered.generation, state.windows, state.rows, state.errors, state.left_out
         yield Listed(stream, name, *counts, share, until, held_back.get(name, []), state.problem, registered.sql)
-
-
-def first_end_us(window: AnyWindow, state: QueryState, commit: Commit) -> int | None:
-    """The end of the first window that is open and of which the query missed no row; None if that is not known."""
-    after_us = later(commit.closed_us, state.after_us)
-    if after_us is None or after_us >= ENDED_US:
-        return None
-    first = last_ending(window, after_us) + 1
-    starts, ends = bounds_of(window, np.arange(first, first + MOST_LOOKED_AT, dtype=np.int64))
-    whole = np.ones(len(starts), dtype=np.bool_)
-    for span in state.missed:
-        whole &= (ends <= span.start_us) | (span.end_us <= starts)
-    places = np.flatnonzero(whole)
-    return int(ends[places[0]]) if len(places) else None
 
 
 def table_of(found: list[Listed]) -> Table:

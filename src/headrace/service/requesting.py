@@ -53,4 +53,9 @@ def told(what: str, answer: Mapping[str, Any] | None, directory: Directory, wait
     if "start_us" in answer:
         start, end = (format_timestamp(answer[bound]) for bound in ("start_us", "end_us"))
         sentence += f"; its first complete window is {start} to {end}"
+    if answer.get("left_out_count"):
+        count = answer["left_out_count"]
+        _, last_us = answer["left_out"][-1]
+        until = f"up to {format_timestamp(last_us)}" if count == len(answer["left_out"]) else "behind it"
+        sentence += f"; {count:,} windows {until} are left out, since slices kept for others do not tell them"
     return sentence

@@ -33,7 +33,12 @@ QUIET = {"spark.log.level": "FATAL"}
 @click.option("--once", is_flag=True, help="Process what is there up to the watermark, then stop.")
 @click.option("--bounded", is_flag=True, help="Process what is there, close every window, then stop.")
 @click.option("--take-over", is_flag=True, help="Take the state from an engine that hangs and can't be stopped.")
-def run(job: Path, once: bool, bounded: bool, take_over: bool) -> None:
+@click.option(
+    "--reset-results",
+    is_flag=True,
+    help="Move results aside that belong to another state, or to later steps than this state has.",
+)
+def run(job: Path, once: bool, bounded: bool, take_over: bool, reset_results: bool) -> None:
     """Run a JOB (a TOML file; headrace init writes one) on Spark until it is stopped.
 
     Started again, it goes on where it stopped. Ctrl-C finishes the step that runs, then stops; a second Ctrl-C stops
@@ -58,7 +63,7 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool) -> None:
 
     with bound(told, catalog) as server, session(told.master, {**QUIET, **told.spark}) as spark:
         try:
-            running = opened(engine_of(told, spark, take_over=take_over))
+            running = opened(engine_of(told, spark, take_over=take_over, reset_results=reset_results))
             tell_ended(running)
             with receiving(server, console):
                 drive(running, told, mode, console)

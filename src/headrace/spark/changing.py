@@ -70,8 +70,7 @@ class Changes:
             except HeadraceError as problem:
                 answered(self.directory, [request.id], {request.id: refusal(problem)})
         if changed is not registry:
-            changed = replace(changed, version=registry.version + 1)
-            keep_registry(self.directory, changed)
+            changed = keep_registry(self.directory, replace(changed, version=registry.version))
         return changed, taken
 
     def with_request(self, changed: Registry, registry: Registry, request: Request, state_bytes: int) -> Registry:

@@ -153,6 +153,7 @@ class Outcome:
                 errors=state.errors + sum(each.errors - state.errors for each in told) + errors.get(name, 0),
                 left_out=state.left_out + sum(each.left_out - state.left_out for each in told),
                 problem=next((each.problem for each in told if each.problem != state.problem), state.problem),
+                skipped=next((each.skipped for each in told if each.skipped != state.skipped), state.skipped),
             )
         return found
 
@@ -187,13 +188,13 @@ class Outcome:
             query = queries[name, generation]
             table = for_people(self.best_rows(query, files), query.result_columns())
             file_name = f"step-{self.step.journal.step:09}" + self.step.former(name, generation)
-            merged = list(stage_results(setting.results, name, file_name, table))
+            merged = list(stage_results(setting.results, name, file_name, self.step.journal.step, table))
             begin_sync_staged(setting.results, merged)()
             found += [replace(file, generation=generation) for file in merged]
         return tuple(found)
 
     def best_rows(self, query: Query, files: Iterable[ResultFile]) -> pa.Table:
-        root = self.step.setting.directory.root / "slices"
+        root = self.step.setting.directory.root
         tables = [
             pq.read_table(pa.BufferReader(read_file(root / each.staged.name, each.staged.digest))) for each in files
         ]

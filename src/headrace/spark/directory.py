@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from socket import gethostname
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -24,12 +26,15 @@ from headrace.planner.encoding import decode, digest_of, encode
 from headrace.planner.plan import Plan
 from headrace.spark.disk import (
     DamagedError,
+    FullError,
     create_file,
     digest,
     make_folder,
     read_file,
     read_record,
+    sync,
     to_record,
+    translated,
     write_file,
 )
 from headrace.spark.records import Commit, Journal, commit_from, journal_from
@@ -117,49 +122,78 @@ class Directory:
     def commit_digest(self, step: int) -> str:
         return digest(read_file(self.commit_path(step)))
 
-    # Plans and static tables are known by their digests
+    # Plans and static tables are known by their digests. The name of a file also has the step that wrote it: what the
+    # last commit does not name is written again, since another engine may be about to delete the file of an older step
 
-    def keep_plan(self, plan: Plan) -> str:
+    def keep_plan(self, plan: Plan, step: int, live: Collection[str]) -> str:
+        """Store a plan for a step, unless it is among the live ones, which the last commit names; return its name."""
         text = encode(plan)
-        name = digest_of(text)
-        path = self.root / "plans" / f"{name}.json"
-        if not path.exists():
-            write_file(path, text.encode())
-        return name
-
-    def has_plan(self, name: str) -> bool:
-        return (self.root / "plans" / f"{name}.json").exists()
+        return self.keep_content("plans", digest_of(text), text.encode(), step, live)
 
     def plan(self, name: str) -> Plan:
-        return read_plan(self.root / "plans" / f"{name}.json")
+        return read_plan(self.root / "plans", name)
 
-    def keep_table(self, table: pa.Table) -> str:
+    def keep_table(self, table: pa.Table, step: int, live: Collection[str]) -> str:
+        """Store a static table, as `keep_plan` does a plan."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks())
         data = bytes(sink.getvalue())
-        name = digest(data)
-        path = self.root / "tables" / f"{name}.arrow"
-        if not path.exists():
+        return self.keep_content("tables", digest(data), data, step, live)
+
+    def table(self, name: str) -> pa.Table:
+        return read_arrow(self.root / "tables", name)
+
+    def table_bytes(self, name: str) -> bytes:
+        return read_file(find_content(self.root / "tables", name), name)
+
+    def keep_content(self, folder: str, name: str, data: bytes, step: int, live: Collection[str]) -> str:
+        path = self.root / folder / f"{step:09}-{name}{ENDINGS[folder]}"
+        if name not in live and not path.exists():
             write_file(path, data)
         return name
 
-    def table(self, name: str) -> pa.Table:
-        return read_arrow(self.root / "tables" / f"{name}.arrow")
+    @property
+    def identity(self) -> str:
+        """What folders of results know the job by; all streams of a job have the same."""
+        path = self.root.parent / "identity"
+        if not path.exists():
+            create_file(path, to_record(uuid4().hex))
+        identity: str = read_record(path)
+        return identity
+
+
+ENDINGS = {"plans": ".json", "tables": ".arrow"}
+
+
+def content_name(file_name: str) -> tuple[int, str]:
+    """The step that wrote a plan or a table, and its digest. Files of version 0.1 have no step."""
+    stem = file_name.partition(".")[0]
+    step, dash, name = stem.partition("-")
+    return (int(step), name) if dash else (0, stem)
+
+
+def find_content(folder: Path, name: str) -> Path:
+    """The file of a plan or table; if it was written more than once, any of them."""
+    for path in folder.glob(f"*{name}{ENDINGS[folder.name]}"):
+        if content_name(path.name)[1] == name:
+            return path
+    raise DamagedError(folder / f"*-{name}{ENDINGS[folder.name]}", "is missing")
 
 
 @lru_cache(maxsize=16)
-def read_plan(path: Path) -> Plan:
+def read_plan(folder: Path, name: str) -> Plan:
+    path = find_content(folder, name)
     text = read_file(path).decode("utf-8", "replace")
-    if digest_of(text) != path.stem:
+    if digest_of(text) != name:
         raise DamagedError(path, "is damaged: it has another checksum than when it was written")
     plan: Plan = decode(text)
     return plan
 
 
 @lru_cache(maxsize=16)
-def read_arrow(path: Path) -> pa.Table:
-    return pa.ipc.open_file(pa.py_buffer(read_file(path, path.stem))).read_all()
+def read_arrow(folder: Path, name: str) -> pa.Table:
+    return pa.ipc.open_file(pa.py_buffer(read_file(find_content(folder, name), name))).read_all()
 
 
 class Beginning(NamedTuple):
@@ -260,14 +294,30 @@ class Owner:
     def newest(self) -> int:
         return newest_epoch(self.directory.root)
 
-    def write_commit(self, commit: Commit) -> None:
-        """Put if absent: of two engines at most one commits a step, and one that lost the directory commits none."""
-        if self.newest() != self.epoch or not create_file(self.directory.commit_path(commit.step), to_record(commit)):
-            raise LostOwnershipError(
-                "state-lost",
-                f"another engine took {self.directory.root} over",
-                hint="nothing was changed; stop this one",
-            )
+    def write_commit(self, commit: Commit) -> Commit:
+        """Put if absent: of two engines at most one commits a step, and one that lost the directory commits none.
+
+        Returns the record that stands: this one, also if the answer to its creation was lost; or that of an older
+        owner, who was quicker with the same step.
+        """
+        path = self.directory.commit_path(commit.step)
+        if self.newest() == self.epoch:
+            try:
+                if create_file(path, to_record(commit)):
+                    return commit
+            except FullError:
+                if not path.exists():
+                    raise
+                with translated(path):
+                    sync(path.parent)
+            standing = self.directory.commit(commit.step)
+            if standing.epoch <= self.epoch:
+                return standing
+        raise LostOwnershipError(
+            "state-lost",
+            f"another engine took {self.directory.root} over",
+            hint="nothing was changed; stop this one",
+        )
 
     def close(self) -> None:
         """Once more does no harm."""

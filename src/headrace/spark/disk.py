@@ -62,8 +62,12 @@ def digest(data: bytes) -> str:
 
 
 def make_folder(path: Path) -> None:
+    """Make a private folder, and those above it that are missing; their names are on the disk when this returns."""
     with translated(path):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        missing = [each for each in (path, *path.parents) if not each.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            sync(folder.parent)
 
 
 def check_writable(folder: Path) -> None:
@@ -95,9 +99,9 @@ def create_file(path: Path, data: bytes) -> bool:
         return True
 
 
-def write_aside(path: Path, data: bytes) -> Path:
+def write_aside(path: Path, data: bytes, *, is_synced: bool = True) -> Path:
     temporary = path.with_name(f"{TEMPORARY}{uuid4().hex}-{path.name}")
-    write_whole(temporary, data)
+    write_whole(temporary, data, is_synced=is_synced)
     return temporary
 
 

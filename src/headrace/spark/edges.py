@@ -6,7 +6,7 @@ what is in a ledger, in every commit record; a frame that can't be taken yet sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,15 +15,15 @@ import pyarrow as pa
 from headrace.edge.checking import check_partials, check_rows
 from headrace.edge.exchange import DirectoryExchange
 from headrace.edge.frames import Frame, FrameError, Header, Member, StrangerError, from_bytes
-from headrace.edge.ledger import Decision, EdgeState, Ledger, Verdict, decide, taken
+from headrace.edge.ledger import Decision, EdgeState, Ledger, Verdict, decide, from_json, taken
 from headrace.edge.orders import Orders
 from headrace.model.schema import Stream
 from headrace.planner.leaves import demand
 from headrace.planner.plan import Plan, route
 from headrace.spark.directory import Directory
-from headrace.spark.disk import read_file, write_file
+from headrace.spark.disk import write_file
 from headrace.spark.inputs import Unit
-from headrace.spark.records import Partition, Span, TakenFrame, Totals
+from headrace.spark.records import Commit, Partition, Span, TakenFrame, Totals
 from headrace.spark.registry import Registry
 from headrace.spark.time import BEGINNING_US
 
@@ -67,10 +67,12 @@ class Inbox:
         self.exchange = exchange
         self.wants_rows = wants_rows
         self.parked: dict[str, tuple[int, Header]] = {}
+        self.plans: Collection[str] = ()
         exchange.admit(self.names)
 
-    def take(self, ledger: Ledger, most_bytes: int) -> NewFrames:
-        """Frames whose turn it is, as many as a step takes."""
+    def take(self, ledger: Ledger, most_bytes: int, plans: Collection[str]) -> NewFrames:
+        """Frames whose turn it is, as many as a step takes, of the plans that the last commit names."""
+        self.plans = plans
         found = NewFrames(ledger=ledger)
         size = 0
         paths = list(self.exchange.waiting())
@@ -119,7 +121,7 @@ class Inbox:
 
     def verdict(self, ledger: Ledger, header: Header) -> Decision:
         found = decide(ledger, header)
-        if found.verdict is Verdict.TAKE and header.plan is not None and not self.directory.has_plan(header.plan):
+        if found.verdict is Verdict.TAKE and header.plan is not None and header.plan not in self.plans:
             return Decision(Verdict.WAIT, f"its plan {header.plan} is not known")
         return found
 
@@ -159,7 +161,7 @@ class Inbox:
     def publish(self, plan: Plan | None, registry: Registry, tables: Mapping[str, str]) -> None:
         """What edges are asked to do from now on."""
         for name in tables.values():
-            self.exchange.keep_table(read_file(self.directory.root / "tables" / f"{name}.arrow", name))
+            self.exchange.keep_table(self.directory.table_bytes(name))
         asked = None if self.wants_rows else plan
         self.exchange.publish(Orders(self.stream.name, asked, registry.values, tables, self.wants_rows))
 
@@ -260,9 +262,10 @@ def plans_to_keep(known: Iterable[str], newest: str | None, ledger: Ledger, name
     return tuple(found[oldest:][-MOST_PLANS:])
 
 
-def holding_back(directory: Directory, ledger: Ledger, registry: Registry) -> dict[str, list[str]]:
+def holding_back(directory: Directory, commit: Commit, registry: Registry) -> dict[str, list[str]]:
     """Of each query the edges that still count under a plan without it."""
-    plans = {edge: plan for edge, plan in plans_in_use(ledger).items() if plan is not None and directory.has_plan(plan)}
+    in_use = plans_in_use(from_json(commit.edges))
+    plans = {edge: plan for edge, plan in in_use.items() if plan is not None and plan in commit.plans}
     found: dict[str, list[str]] = {}
     for name, query in registry.values.items():
         lacking = [edge for edge, plan in plans.items() if route(directory.plan(plan), demand(query)) is None]

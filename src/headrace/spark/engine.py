@@ -69,6 +69,7 @@ class Options:
     retain: str | None = None
     step_bytes: int = STEP_BYTES
     take_over: bool = False
+    reset_results: bool = False
     quotas: Quotas = field(default_factory=Quotas)
 
 
@@ -290,14 +291,15 @@ class Engine:
             retain_us=None if self.options.retain is None else parse_duration(self.options.retain),
             step_bytes=self.options.step_bytes,
             take_over=self.options.take_over,
-            reload=lambda name: directory.keep_table(self.rows_of(known[name])),
+            reset_results=self.options.reset_results,
+            reload=lambda name: stepper.keep_table(self.rows_of(known[name])),
             upstream=upstream,
             inbox=None
             if exchange is None
             else Inbox(directory, stream, feed.edges, exchange, wants_rows=feed.wants_rows),
         )
         stepper.changes.readable, stepper.changes.readers = chain.queries, chain.readers
-        stepper.changes.tables = {name: directory.keep_table(self.rows_of(table)) for name, table in known.items()}
+        stepper.changes.tables = {name: stepper.keep_table(self.rows_of(table)) for name, table in known.items()}
         own = {name: each for name, each in self.queries.items() if place_of(each[1], self.catalog) == place}
         stepper.changes.register(own)
         return Pipeline(stepper, feed.frame, self.sinks)

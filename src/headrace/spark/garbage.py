@@ -1,43 +1,66 @@
 """What no record names any more is deleted: after a commit, and when an engine starts where another died.
 
-Only files of steps up to the last commit are touched: nobody can commit those steps any more, so an engine that still
-runs and has lost the directory can't miss them.
+Only files of steps up to the last commit are touched, and only such as no later commit can name: so it does no harm if
+an engine that has lost the directory wakes up behind its commit and deletes them late.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from headrace.spark.context import ResultFolder
-from headrace.spark.directory import Directory
+from headrace.spark.directory import Directory, content_name
 from headrace.spark.disk import TEMPORARY
 from headrace.spark.records import Commit
+from headrace.spark.staging import STAGING
 
 KEPT_RECORDS = 100
 """So many commit records, and what they name, are kept to look back at."""
 KEPT_ANSWERS = 1_000
 STAGED = re.compile(r"^\.step-(\d{9})")
+"""As version 0.1 staged files, beside those that are shown."""
 
 
-def collect_garbage(directory: Directory, commit: Commit, tables: Mapping[str, str]) -> None:
-    """After a commit."""
+def collect_garbage(
+    directory: Directory, commit: Commit, tables: Mapping[str, str], results: Sequence[ResultFolder] = ()
+) -> None:
+    """Delete after a commit what it leaves behind: `tables` are those that the next step will name."""
     oldest = commit.step - KEPT_RECORDS
     root = directory.root
     delete(root / "slices", lambda name: step_of(name) <= commit.step, {file.file.name for file in commit.slices})
     delete(root / "commits", lambda name: step_of(name) < oldest)
     delete(root / "journal", lambda name: step_of(name) < min(oldest, commit.inputs + 1))
     delete(root / "inputs", lambda name: step_of(name) < commit.inputs)
+    for folder in (root, *(Path(each.path) for each in results)):
+        if (folder / STAGING).exists():
+            delete(folder / STAGING, lambda name: step_of(name) <= commit.step)
     if commit.step % KEPT_RECORDS == 0:
         versions = [directory.commit(step).registry for step in directory.steps()]
         delete(root / "registry", lambda name: step_of(name) < min(versions))
-        named = {commit.plan, *(span.plan for span in commit.spans), *commit.plans}
-        plans = {f"plans/{name}.json" for name in named}
-        delete(root / "plans", lambda name: not name.startswith("."), plans)
-        used = {f"tables/{version}.arrow" for version in (*commit.tables.values(), *tables.values())}
-        delete(root / "tables", lambda name: not name.startswith("."), used)
+        delete_content(root / "plans", commit.step, plans_in(commit))
+        delete_content(root / "tables", commit.step, {*commit.tables.values(), *tables.values()})
+
+
+def plans_in(commit: Commit | None) -> set[str]:
+    """The plans that a commit names."""
+    if commit is None:
+        return set()
+    names = (commit.plan, *(span.plan for span in commit.spans), *commit.plans)
+    return {name for name in names if name}
+
+
+def delete_content(folder: Path, step: int, live: Collection[str]) -> None:
+    """Delete plans or tables that the commit of a step does not name, and that no later one can name: what is needed
+    again was written again by a later step.
+    """
+    for entry in os.scandir(folder):
+        if not entry.name.startswith("."):
+            written, name = content_name(entry.name)
+            if written <= step and name not in live:
+                os.unlink(entry.path)
 
 
 def sweep(directory: Directory, results: Sequence[ResultFolder], step: int) -> None:
@@ -48,7 +71,8 @@ def sweep(directory: Directory, results: Sequence[ResultFolder], step: int) -> N
                 continue  # another process may be writing a request, or a frame
             for name in names:
                 found = STAGED.match(name)
-                if name.startswith(TEMPORARY) or (found and int(found[1]) <= step):
+                is_staged = Path(parent).name == STAGING and step_of(name) <= step
+                if name.startswith(TEMPORARY) or is_staged or (found and int(found[1]) <= step):
                     Path(parent, name).unlink(missing_ok=True)
 
 

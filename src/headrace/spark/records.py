@@ -101,6 +101,8 @@ class QueryState:
     left_out: int = 0
     problem: str | None = None
     """What the code of a user raised last."""
+    skipped: tuple[tuple[int, int], ...] = ()
+    """Numbers [first, end) of instances behind the last one with rows that were due and not complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +283,13 @@ def files_left_out(documents: Iterable[Any]) -> tuple[LeftOut, ...]:
 
 def query_states(document: Mapping[str, Any]) -> dict[str, QueryState]:
     return {
-        name: QueryState(**{**each, "missed": tuple(Interval(*span) for span in each["missed"])})
+        name: QueryState(
+            **{
+                **each,
+                "missed": tuple(Interval(*span) for span in each["missed"]),
+                "skipped": tuple((first, end) for first, end in each.get("skipped", ())),
+            }
+        )
         for name, each in document.items()
     }
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.kernel.closing import Closed, Due, close
+from headrace.kernel.closing import Closed, Due, Unknown, close
 from headrace.kernel.interchange import from_bytes
 from headrace.kernel.owning import owner_without_groups
 from headrace.kernel.retaining import Retained
@@ -21,10 +22,12 @@ from headrace.model.query import Query
 from headrace.model.windows import AnyWindow, Interval
 from headrace.planner.leaves import demand
 from headrace.planner.plan import route
+from headrace.spark.completeness import with_skipped
 from headrace.spark.context import Setting, Step, step_of
+from headrace.spark.disk import digest, translated, write_whole
 from headrace.spark.edges import spans_of
 from headrace.spark.mapping import COUNTS, Counted, Piece, counted_from
-from headrace.spark.records import Manifest, QueryState, ResultFile, SliceFile
+from headrace.spark.records import Manifest, QueryState, ResultFile, SliceFile, StoredFile
 from headrace.spark.registry import Registered, Registry
 from headrace.spark.slices import (
     CACHE,
@@ -37,7 +40,7 @@ from headrace.spark.slices import (
     sections_of,
     write_slices,
 )
-from headrace.spark.staging import begin_sync_staged, stage, stage_results
+from headrace.spark.staging import begin_sync_staged, parquet_bytes, stage_results
 from headrace.spark.time import BEGINNING_US, ENDED_US
 from headrace.windows import bounds_of, instances_ending
 
@@ -165,8 +168,11 @@ class Closing:
             unknown = [*gathered.missed, *state.missed]
             functions, zone = setting.catalog.functions, setting.declared.zone
             closed = close(query, gathered.parts, unknown, functions, zone, setting.max_empty, due, gathered.foreign)
-            if closed.windows or closed.errors:
-                self.states[name] = moved(state, closed)
+            after = moved(state, closed)
+            if not query.group_by:
+                after = with_skipped(query.window, after, due, Unknown(unknown, gathered.foreign))
+            if after != state:
+                self.states[name] = after
             if closed.table.num_rows:
                 self.queries[name, registered.generation] = query
                 self.found.setdefault((name, registered.generation), []).append(closed)
@@ -189,27 +195,35 @@ class Closing:
             after_us = max(each for each in (closed_us, state.after_us, BEGINNING_US) if each is not None)
             first, last = instances_ending(query.window, after_us, until_us)
             if first <= last:
-                yield name, query, Due(after_us, until_us, state.last_end_us)
+                yield name, query, Due(after_us, until_us, state.last_end_us, state.skipped)
 
     def staged(self) -> tuple[tuple[ResultFile, ...], Callable[[], None]]:
         """A file of results per query; or, if the best rows of all reducers are asked for, of this one's best.
         They are on the disk after the call that is given.
         """
-        setting = self.step.setting
+        setting, step = self.step.setting, self.step.journal.step
         found: list[ResultFile] = []
         candidates: list[ResultFile] = []
         for (name, generation), closed in self.found.items():
             query = self.queries[name, generation]
-            file = f"step-{self.step.journal.step:09}-{self.reducer}" + self.step.former(name, generation)
+            file = f"step-{step:09}-{self.reducer}" + self.step.former(name, generation)
             if is_merged(query, setting):
                 table = pa.concat_tables([with_orders(each) for each in closed])
-                made = stage(setting.directory.root / "slices", name, file, table, "parquet")
-                candidates.append(replace(made, generation=generation))
+                candidates.append(replace(self.candidate(name, table), generation=generation))
             else:
                 table = for_people(pa.concat_tables([each.table for each in closed]), query.result_columns())
-                made_all = stage_results(setting.results, name, file, table)
+                made_all = stage_results(setting.results, name, file, step, table)
                 found += [replace(made, generation=generation) for made in made_all]
         return (*found, *candidates), begin_sync_staged(setting.results, found)
+
+    def candidate(self, query: str, table: pa.Table) -> ResultFile:
+        """A file of the best rows here, for the driver to choose from before it commits; no sync is needed."""
+        data = parquet_bytes(table)
+        name = f"{self.step.journal.step:09}-{self.reducer}-{uuid4().hex}.best"
+        path = self.step.setting.directory.root / "slices" / name
+        with translated(path):
+            write_whole(path, data, is_synced=False)
+        return ResultFile(query, StoredFile(f"slices/{name}", digest(data), len(data)), "", table.num_rows)
 
 
 def with_orders(closed: Closed) -> pa.Table:

@@ -6,6 +6,7 @@ committed.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -20,9 +21,10 @@ from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.planner.encoding import decode, encode
 from headrace.spark.directory import Directory
-from headrace.spark.disk import DamagedError, read_record, to_record, write_file
+from headrace.spark.disk import DamagedError, create_file, read_record, to_record, translated, write_file
 from headrace.sql import parse_next
 
+LOG = logging.getLogger(__name__)
 MAX_NAME = 64
 
 
@@ -123,15 +125,14 @@ def check_stream_name(name: str) -> None:
 # On disk
 
 
-def keep_registry(directory: Directory, registry: Registry) -> None:
+def keep_registry(directory: Directory, registry: Registry) -> Registry:
+    """Store a registry under the next version that no engine has written: a name is never used again."""
     queries = {name: {"sql": each.sql, "generation": each.generation} for name, each in registry.queries.items()}
-    document = {
-        "version": registry.version,
-        "next_generation": registry.next_generation,
-        "queries": queries,
-        "values": encode(registry.values),
-    }
-    write_file(registry_path(directory.root, registry.version), to_record(document))
+    document = {"next_generation": registry.next_generation, "queries": queries, "values": encode(registry.values)}
+    version = registry.version + 1
+    while not create_file(registry_path(directory.root, version), to_record({"version": version, **document})):
+        version += 1
+    return replace(registry, version=version)
 
 
 def registry_path(root: Path, version: int) -> Path:
@@ -171,9 +172,18 @@ def ask(directory: Directory, action: str, name: str, sql: str = "") -> str:
 
 
 def requests(directory: Directory) -> list[Request]:
-    """Those that wait, oldest first."""
-    paths = sorted((directory.root / "inbox").glob("[0-9]*.json"))
-    return [Request(**read_record(path)) for path in paths]
+    """Those that wait, oldest first. One that is damaged is put aside, and refused."""
+    waiting = []
+    for path in sorted((directory.root / "inbox").glob("[0-9]*.json")):
+        try:
+            waiting.append(Request(**read_record(path)))
+        except (DamagedError, TypeError):
+            LOG.warning("a damaged request was put aside: %s", path.with_suffix(".damaged"))
+            with translated(path):
+                path.rename(path.with_suffix(".damaged"))
+            problem = UsageError("damaged-request", f"the request {path.stem} is damaged", hint="ask again")
+            answered(directory, [path.stem], {path.stem: refusal(problem)})
+    return waiting
 
 
 def answered(directory: Directory, ids: Iterable[str], answers: Mapping[str, Mapping[str, Any]]) -> None:

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from headrace.spark.context import ResultFolder
 from headrace.spark.disk import (
     DamagedError,
-    MissingError,
     begin_sync,
     digest,
     make_folder,
@@ -23,7 +22,7 @@ from headrace.spark.disk import (
     translated,
     write_whole,
 )
-from headrace.spark.records import ResultFile, StoredFile
+from headrace.spark.records import Commit, ResultFile, StoredFile
 
 SMALL_BYTES = 1 << 16
 
@@ -51,14 +50,19 @@ def json_value(value: object) -> str:
 FORMATS: Mapping[str, Callable[[pa.Table], bytes]] = {"parquet": parquet_bytes, "json": json_bytes}
 
 
-def stage(root: Path, folder: str, name: str, table: pa.Table, file_format: str) -> ResultFile:
-    """Write a file that is not there yet for readers: its name begins with a dot and has no known ending.
+STAGING = ".staged"
+"""The folder of files that are not shown yet: readers skip names that begin with a dot."""
+
+
+def stage(root: Path, folder: str, name: str, step: int, table: pa.Table, file_format: str) -> ResultFile:
+    """Write a file that is not there yet for readers.
 
     `begin_sync_staged` must follow, and be waited for before the step is committed.
     """
     data = FORMATS[file_format](table)
-    staged = f"{folder}/.{name}-{uuid4().hex[:12]}.staged"
+    staged = f"{STAGING}/{step:09}-{uuid4().hex}"
     make_folder(root / folder)
+    make_folder(root / STAGING)
     with translated(root / staged):
         write_whole(root / staged, data, is_synced=False)
     return ResultFile(
@@ -66,14 +70,22 @@ def stage(root: Path, folder: str, name: str, table: pa.Table, file_format: str)
     )
 
 
-def stage_results(folders: Sequence[ResultFolder], query: str, name: str, table: pa.Table) -> Iterator[ResultFile]:
+def stage_results(
+    folders: Sequence[ResultFolder], query: str, name: str, step: int, table: pa.Table
+) -> Iterator[ResultFile]:
     """The same rows as a file in each folder of results."""
     for place, folder in enumerate(folders):
-        yield replace(stage(Path(folder.path), query, name, table, folder.format), folder=place)
+        yield replace(stage(Path(folder.path), query, name, step, table, folder.format), folder=place)
 
 
 def begin_sync_staged(folders: Sequence[ResultFolder], files: Iterable[ResultFile]) -> Callable[[], None]:
     return begin_sync(Path(folders[file.folder].path, file.staged.name) for file in files)
+
+
+def staging_folders(root: Path, folders: Sequence[ResultFolder], commit: Commit) -> set[Path]:
+    """Where a commit's files wait to be shown: their names must be on the disk before the record that names them."""
+    staged = {Path(folders[file.folder].path) / STAGING for file in commit.results}
+    return staged | {root / STAGING} if commit.rejected else staged
 
 
 def show_results(folders: Sequence[ResultFolder], files: Sequence[ResultFile]) -> set[Path]:
@@ -85,18 +97,20 @@ def show_results(folders: Sequence[ResultFolder], files: Sequence[ResultFile]) -
 
 
 def show(root: Path, files: Iterable[ResultFile]) -> set[Path]:
-    """Give committed files their names; what has its name already is checked. The folders that changed are given:
-    these must be synced before the next step is committed, since only the last one's files are looked after.
+    """Give committed files their names, if they are what was committed; what has its name already is checked too. The
+    folders that changed are returned: these must be synced before the next step is committed, since only the last
+    one's files are looked after.
     """
     folders = set()
     for file in files:
         staged, shown = root / file.staged.name, root / file.name
-        try:
-            with translated(shown):
-                os.replace(staged, shown)
-            folders.add(shown.parent)
-        except MissingError:
+        if not staged.exists():
             if not shown.exists():
-                raise DamagedError(shown, "is missing") from None
+                raise DamagedError(shown, "is missing")
             read_file(shown, file.staged.digest)
+            continue
+        read_file(staged, file.staged.digest)
+        with translated(shown):
+            os.replace(staged, shown)
+        folders.add(shown.parent)
     return folders

@@ -18,21 +18,23 @@ from headrace.planner.cost import FOR_EDGES
 from headrace.planner.plan import Plan
 from headrace.spark.changing import Changes
 from headrace.spark.committing import Outcome
+from headrace.spark.completeness import outlook
 from headrace.spark.conservation import check_conserved
 from headrace.spark.context import Setting, step_of
 from headrace.spark.directory import Directory, Owner
 from headrace.spark.disk import begin_sync
 from headrace.spark.edges import Inbox, NewFrames
-from headrace.spark.garbage import collect_garbage, forget_answers, sweep
+from headrace.spark.garbage import collect_garbage, forget_answers, plans_in, sweep
 from headrace.spark.inputs import Unit, list_files
 from headrace.spark.planning import Planner
 from headrace.spark.records import Commit, Journal
 from headrace.spark.reducing import Reduced
 from headrace.spark.registry import Quotas, Registry, answered, read_registry, requests
+from headrace.spark.result_marks import ResultMarks
 from headrace.spark.seen import Seen
-from headrace.spark.staging import show, show_results
+from headrace.spark.staging import show, show_results, staging_folders
 from headrace.spark.taking import STEP_BYTES, Upstream, check_unchanged, new_files, sample_of
-from headrace.spark.time import ENDED_US, first_complete, later, moved_watermark
+from headrace.spark.time import ENDED_US, later, moved_watermark
 from headrace.windows import instances_ending
 
 LOG = logging.getLogger(__name__)
@@ -85,27 +87,39 @@ class Stepper:
         reload: Callable[[str], str] | None = None,
         upstream: Upstream | None = None,
         inbox: Inbox | None = None,
+        reset_results: bool = False,
     ) -> None:
         self.setting = setting
         self.runner = runner
         self.retain_us = retain_us
         self.step_bytes = step_bytes
+        self.upstream = upstream
+        self.inbox = inbox
+        self.waiting = NewFrames()
+        self.finished_us: int | None = None
+        self.wait_for_disk: Callable[[], None] = lambda: None
         self.directory: Directory = setting.directory
+        self.marks = ResultMarks(self.directory, setting.results, reset=reset_results)
         self.owner = Owner(self.directory, take_over=take_over)
+        try:
+            self.resume(quotas or Quotas(), reload)
+        except BaseException:
+            self.owner.close()
+            raise
+
+    def resume(self, quotas: Quotas, reload: Callable[[str], str] | None) -> None:
+        """Read where the state stands, and finish what its last commit promises."""
+        setting, inbox = self.setting, self.inbox
         self.commit = self.directory.last_commit()
+        is_reset = self.marks.check(self.commit)
         self.seen = Seen(self.directory, self.commit)
         plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
         self.kept_plan: tuple[Plan | None, str] = plan, self.commit.plan or "" if self.commit else ""
         constants = FOR_EDGES if inbox is not None else None
         self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.values, constants)
         begun = self.pending or self.commit
-        self.changes = Changes(setting, self.planner, quotas or Quotas(), begun.tables if begun else {}, reload)
-        self.upstream = upstream
-        self.inbox = inbox
-        self.waiting = NewFrames()
-        self.finished_us: int | None = None
-        self.wait_for_disk: Callable[[], None] = lambda: None
-        self.finish(self.commit)
+        self.changes = Changes(setting, self.planner, quotas, begun.tables if begun else {}, reload)
+        self.finish(self.commit, shows=not is_reset)
         forget_answers(self.directory)
         sweep(self.directory, self.setting.results, self.commit.step if self.commit else 0)
 
@@ -150,8 +164,8 @@ class Stepper:
         if rows:
             self.planner.observe(rows, sum(each.counted.node_rows for each in ran.reduced))
         self.wait_for_disk()
-        self.owner.write_commit(commit)
-        self.commit = commit
+        begin_sync(staging_folders(self.directory.root, self.setting.results, commit))()
+        self.commit = commit = self.owner.write_commit(commit)
         self.finish(commit)
         tell_of_files(journal, commit)
         return commit
@@ -165,12 +179,12 @@ class Stepper:
         upstream_us = self.upstream.closed_us() if self.upstream else None
         taken_in = new_files(self.setting, self.seen, self.step_bytes, self.upstream, upstream_us)
         known = from_json(before.edges) if before else {}
-        self.waiting = new = self.inbox.take(known, self.step_bytes) if self.inbox else NewFrames()
+        self.waiting = new = self.inbox.take(known, self.step_bytes, self.live_plans) if self.inbox else NewFrames()
         files, units, left = taken_in.files, [*taken_in.units, *new.units], taken_in.left
         has_rows = bool(units) or given.rows is not None
         if self.upstream and has_rows:
             results = self.upstream.tables(before.watermark_us if before else None)
-            tables |= {name: self.directory.keep_table(rows) for name, rows in results.items()}
+            tables |= {name: self.keep_table(rows) for name, rows in results.items()}
         clock_us = later(before.clock_us if before else None, given.clock_us)
         watermark_us, closed_us = (before.watermark_us, before.closed_us) if before else (None, None)
         journal = Journal(
@@ -243,9 +257,18 @@ class Stepper:
             plan = NOTHING
         if plan is None:
             return None
-        if plan is not self.kept_plan[0]:
-            self.kept_plan = plan, self.directory.keep_plan(plan)
+        if plan is not self.kept_plan[0] or self.kept_plan[1] not in self.live_plans:
+            self.kept_plan = plan, self.directory.keep_plan(plan, self.number, self.live_plans)
         return self.kept_plan[1]
+
+    @property
+    def live_plans(self) -> set[str]:
+        """Those that the last commit names: of others the files may be deleted at any time."""
+        return plans_in(self.commit)
+
+    def keep_table(self, rows: pa.Table) -> str:
+        """Store a static table for the next step; return its version."""
+        return self.directory.keep_table(rows, self.number, set(self.commit.tables.values()) if self.commit else ())
 
     def sample_of(self, units: Sequence[Unit], version: int) -> pa.Table:
         """If all rows are at edges, which send them only until they have a plan, those that were seen then."""
@@ -272,13 +295,15 @@ class Stepper:
 
     # After the commit, and after a crash behind it
 
-    def finish(self, commit: Commit | None) -> None:
+    def finish(self, commit: Commit | None, *, shows: bool = True) -> None:
         """What a commit promises: files under their names, answers to requests, and no files that nobody names."""
         if commit is None:
             return
         self.directory.note_commit(commit.step)
-        shown = show_results(self.setting.results, commit.results) | show(self.directory.root, commit.rejected)
-        self.wait_for_disk = begin_sync(shown)
+        changed = show(self.directory.root, commit.rejected)
+        if shows:
+            changed |= {*self.marks.write(commit), *show_results(self.setting.results, commit.results)}
+        self.wait_for_disk = begin_sync(changed)
         self.finished_us = ENDED_US if commit.ended else commit.closed_us
         journal = self.directory.journal(commit.step)
         if journal is not None and self.inbox is not None:
@@ -288,7 +313,7 @@ class Stepper:
             asked = {request.id: request.name for request in requests(self.directory)}
             answers = {id: self.answer(asked.get(id, ""), commit) for id in journal.requests}
             answered(self.directory, journal.requests, answers)
-        collect_garbage(self.directory, commit, self.changes.tables)
+        collect_garbage(self.directory, commit, self.changes.tables, self.setting.results)
 
     def publish(self, commit: Commit) -> None:
         """The plan that edges are to count under."""
@@ -298,11 +323,15 @@ class Stepper:
         self.inbox.publish(plan, registry, commit.tables)
 
     def answer(self, name: str, commit: Commit) -> dict[str, Any]:
-        """What is told to who asked: since when, and for a query its first window that will be complete."""
+        """The answer to a request: since when it holds, and for a query its first window that will be complete, with
+        those behind it that are left out.
+        """
         told: dict[str, Any] = {"version": commit.registry, "step": commit.step}
         registered = read_registry(self.directory.root, commit.registry).queries.get(name)
-        if registered is not None and (state := commit.queries.get(name)) is not None and state.after_us is not None:
-            told |= first_complete(registered.query.window, state.after_us, state.missed)._asdict()
+        state = commit.queries.get(name)
+        if registered is not None and state is not None and state.after_us is not None:
+            coming = outlook(self.directory, commit, registered.query, state)
+            told |= coming.document() if coming else {}
         return told
 
     def close(self) -> None:

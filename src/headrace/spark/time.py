@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-
 from headrace.model.schema import Stream
-from headrace.model.windows import AnyWindow, Interval, Window
+from headrace.model.windows import AnyWindow, Window
 from headrace.spark.records import Journal, Partition, Span
-from headrace.windows import bounds_of, horizon, last_ending
+from headrace.windows import horizon
 
 ENDED_US = 2**62
 """The watermark behind the end of a bounded stream: later than any window, and far from overflow."""
@@ -68,18 +66,6 @@ def needed_from(windows: Iterable[AnyWindow], watermark_us: int | None, retain_u
     longest_us = max((extent_us(window) for window in asked), default=0)
     kept_us = watermark_us - (longest_us if retain_us is None else retain_us)
     return kept_us if open_us is None else min(open_us, kept_us)
-
-
-def first_complete(window: AnyWindow, after_us: int, missed: Iterable[Interval]) -> Interval:
-    """The first instance that ends after a time and shares no instant with what was missed."""
-    spans = list(missed)
-    number = last_ending(window, after_us) + 1
-    while True:
-        start_us, end_us = (int(each[0]) for each in bounds_of(window, np.array([number])))
-        met = [span.end_us for span in spans if span.start_us < end_us and start_us < span.end_us]
-        if not met:
-            return Interval(start_us, end_us)
-        number = max(number + 1, last_ending(window, max(met)))
 
 
 def extent_us(window: AnyWindow) -> int:
