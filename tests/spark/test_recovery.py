@@ -60,7 +60,7 @@ POINTS = {
     "before the commit": ("before", "create", "commits/", 4),
     "in the commit": ("", "half", "commits/", 4),
     "in a registry change": ("", "half", "registry/", 2),
-    "after a registry change": ("after", "rename", "registry/", 2),
+    "after a registry change": ("after", "create", "registry/", 2),
     "in the plan": ("", "half", "plans/", 2),
 }
 
@@ -173,7 +173,7 @@ def test_damage_is_noticed(kind: str, damage: Callable[[Path], None], tmp_path: 
         check_results(root, STEPS)
         assert path.exists(), "what was lost was made again"
     else:
-        assert path.name in str(problem)
+        assert path.name.rpartition("-")[2] in str(problem)
 
 
 def outcome(root: Path) -> HeadraceError | None:
@@ -213,8 +213,12 @@ def test_a_zombie_changes_nothing(tmp_path: Path) -> None:
     with patch("os.fsync"):
         run_all(root, take_over=True)
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    with pytest.raises(LostOwnershipError, match="another engine took"):
-        zombie.owner.write_commit(zombie.committed(journal, reduced))
+    with (
+        pytest.raises(LostOwnershipError, match="another engine took"),
+        patch.object(zombie, "run", lambda *given: reduced),
+        patch.object(Stepper, "pending", journal),
+    ):
+        zombie.step(Input())
     zombie.close()
     shown = {path: data for path, data in before.items() if ".staged" not in path.parts}
     assert {path: path.read_bytes() for path in shown} == shown

@@ -300,24 +300,29 @@ class Owner:
         Returns the record that stands: this one, also if the answer to its creation was lost; or that of an older
         owner, who was quicker with the same step.
         """
+        self.check_held()
         path = self.directory.commit_path(commit.step)
-        if self.newest() == self.epoch:
-            try:
-                if create_file(path, to_record(commit)):
-                    return commit
-            except FullError:
-                if not path.exists():
-                    raise
-                with translated(path):
-                    sync(path.parent)
-            standing = self.directory.commit(commit.step)
-            if standing.epoch <= self.epoch:
-                return standing
-        raise LostOwnershipError(
-            "state-lost",
-            f"another engine took {self.directory.root} over",
-            hint="nothing was changed; stop this one",
-        )
+        try:
+            if create_file(path, to_record(commit)):
+                return commit
+        except FullError:
+            if not path.exists():
+                raise
+            with translated(path):
+                sync(path.parent)
+        standing = self.directory.commit(commit.step)
+        if standing.epoch > self.epoch:
+            raise self.lost()
+        return standing
+
+    def check_held(self) -> None:
+        """Raise an error if another engine took the directory over."""
+        if self.newest() != self.epoch:
+            raise self.lost()
+
+    def lost(self) -> LostOwnershipError:
+        problem = f"another engine took {self.directory.root} over"
+        return LostOwnershipError("state-lost", problem, hint="nothing was changed; stop this one")
 
     def close(self) -> None:
         """Once more does no harm."""

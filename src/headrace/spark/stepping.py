@@ -22,7 +22,7 @@ from headrace.spark.completeness import outlook
 from headrace.spark.conservation import check_conserved
 from headrace.spark.context import Setting, step_of
 from headrace.spark.directory import Directory, Owner
-from headrace.spark.disk import begin_sync
+from headrace.spark.disk import DamagedError, begin_sync
 from headrace.spark.edges import Inbox, NewFrames
 from headrace.spark.garbage import collect_garbage, forget_answers, plans_in, sweep
 from headrace.spark.inputs import Unit, list_files
@@ -158,8 +158,12 @@ class Stepper:
             journal = self.begin(given)
         if journal is None:
             return None
-        ran = self.run(journal, given.rows)
-        commit = self.committed(journal, ran)
+        try:
+            ran = self.run(journal, given.rows)
+            commit = self.committed(journal, ran)
+        except DamagedError:
+            self.owner.check_held()  # a new owner deletes what this one still looks for
+            raise
         rows = sum(each.counted.totals.rows for each in ran.reduced)
         if rows:
             self.planner.observe(rows, sum(each.counted.node_rows for each in ran.reduced))
