@@ -85,7 +85,7 @@ def test_spark(headrace: CommandLine, spark: SparkSession, tmp_path: Path) -> No
     assert set(found) == SPARK_KEYS
     assert (found["queries"], found["trades"], found["unshared_sampled"]) == (6, 20_000, 4)
     assert found["checked_rows"] > 0
-    assert set(found["alone_s"]) == {"percentile", "heavy_hitters", "approx_count_distinct", "top_k"}
+    assert set(found["alone_s"]) == {"percentile_approx", "heavy_hitters", "approx_count_distinct", "top_k"}
     assert found["holistic_speedup"] == found["unshared_s"] / found["shared_s"]
     assert found["holistic_over_sums"] == found["shared_s"] / found["sums_s"]
     assert "scaled to 6 queries from 4" in outcome.err
@@ -179,7 +179,7 @@ def test_windows_of_texts_and_numbers() -> None:
 
 def test_percentiles_within_their_rank() -> None:
     truth = {4: Exact(np.arange(1_000.0))}
-    asked = question("percentile(x, 0.5)")
+    asked = question("percentile_approx(x, 0.5)")
     assert check_answers("here", asked, {4: 507.0}, truth) == 1
     with pytest.raises(RuntimeError, match=re.escape("here: found is beyond 1.0% in 1 of 1 windows, such as 520.0")):
         check_answers("here", asked, {4: 520.0}, truth)
@@ -215,7 +215,7 @@ def test_the_top_lacks_nothing_that_is_clearly_larger() -> None:
 
 
 def test_other_questions_are_refused() -> None:
-    for written in ("sum(x) AS a", "percentile(x, 0.5) AS a, percentile(x, 0.9) AS b"):
+    for written in ("sum(x) AS a", "percentile_approx(x, 0.5) AS a, percentile_approx(x, 0.9) AS b"):
         with pytest.raises(UnsupportedError, match="one sketch of one column"):
             question_of(parse_query(f"SELECT {written} FROM s [RANGE '4 s']", CATALOG))
 

@@ -49,8 +49,9 @@ QUERIES = {
         "cells": "SELECT count(*) AS n, sum(size) AS s FROM Trades [RANGE '12 s' SLIDE '5 s'] WHERE price > 50",
         "lists": "SELECT median(size) AS m, count(DISTINCT sym) AS d FROM Trades [RANGE '10 s'] WHERE size < 8",
         "spread": "SELECT var_pop(size) AS v, max_by(sym, size) AS b FROM Trades [RANGE '10 s']",
-        "sketches": "SELECT percentile(price, 0.5) AS q, approx_count_distinct(sym) AS d, top_k(sym, 2) AS k, "
-        "percentile_relative(price, 0.9) AS r FROM Trades [RANGE '20 s']",
+        "sketches": "SELECT percentile_approx(price, 0.5) AS q, approx_count_distinct(sym) AS d, top_k(sym, 2) AS k, "
+        "percentile_relative(price, 0.9) AS r, percentile_approx(price, 0.5, 1000) AS qq, "
+        "approx_count_distinct(sym, 0.01) AS dd FROM Trades [RANGE '20 s']",
     }.items()
 }
 

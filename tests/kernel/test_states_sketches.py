@@ -29,7 +29,7 @@ def test_stored_sketches_give_what_the_values_give() -> None:
         "FROM stream [RANGE '10 s'] GROUP BY k",
         again="SELECT percentile(q, 0.3) AS p, quantiles(q, 4) AS parts, percentile_relative(r, 0.5) AS m, "
         "approx_count_distinct(d) AS n, quantile_sketch(q) AS whole FROM parts [RANGE '1 min']",
-        directly="SELECT percentile(x, 0.3) AS p, quantiles(x, 4) AS parts, percentile_relative(x, 0.5) AS m, "
+        directly="SELECT percentile_approx(x, 0.3) AS p, quantiles(x, 4) AS parts, percentile_relative(x, 0.5) AS m, "
         "approx_count_distinct(v) AS n, quantile_sketch(x) AS whole FROM stream [RANGE '1 min']",
     )
     assert found["again"] == found["directly"]
@@ -38,7 +38,7 @@ def test_stored_sketches_give_what_the_values_give() -> None:
 def test_several_results_come_from_one_sketch() -> None:
     script = parse_script("CREATE STREAM s (t TIMESTAMP, x DOUBLE) EVENT TIME t;")
     query = parse_query(
-        "SELECT approx_median(x) AS a, percentile(x, 0.95) AS b, quantiles(x, 10) AS c, quantile_sketch(x) AS d "
+        "SELECT approx_median(x) AS a, percentile_approx(x, 0.95) AS b, quantiles(x, 10) AS c, quantile_sketch(x) AS d "
         "FROM s [RANGE 10]",
         script.catalog,
     )
@@ -69,8 +69,8 @@ def test_windows_without_values() -> None:
     found = headrace.aggregate(
         rows,
         {
-            "q": "SELECT percentile(x, 0.5) AS p, quantiles(x, 3) AS q, quantile_sketch(x) AS s, top_k(k, 2) AS h, "
-            "approx_count_distinct(k) AS d, median(x) AS m, min_by(x, k) AS b, bool_or(x > 0) AS o "
+            "q": "SELECT percentile_approx(x, 0.5) AS p, quantiles(x, 3) AS q, quantile_sketch(x) AS s, "
+            "top_k(k, 2) AS h, approx_count_distinct(k) AS d, median(x) AS m, min_by(x, k) AS b, bool_or(x > 0) AS o "
             "FROM stream [RANGE '1 s']"
         },
     )["q"]

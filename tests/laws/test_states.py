@@ -50,7 +50,7 @@ def aggregates_over(data_type: DataType) -> Iterator[Aggregate]:
 
 BEHIND: dict[str, tuple[Expression, ...]] = {
     "percentile": (Literal(0.3, DOUBLE),),
-    "percentile_exact": (Literal(0.7, DOUBLE),),
+    "percentile_approx": (Literal(0.7, DOUBLE),),
     "percentile_relative": (Literal(0.9, DOUBLE),),
     "quantiles": (Literal(3, BIGINT),),
     "heavy_hitters": (Literal(0.2, DOUBLE),),
@@ -130,7 +130,7 @@ def as_fraction(value: float) -> Fraction:
 
 def tolerance_of(function: str, group: list[Any]) -> Fraction:
     """Sums: as the design says. Variances: also what one rounding of the mean does; sums of squares may overflow."""
-    if function in ("median", "percentile_exact", "percentile_relative"):
+    if function in ("median", "percentile", "percentile_relative"):
         reals = [abs(float(value)) for value in group if math.isfinite(value)]
         return Fraction(max(reals, default=0.0)) * (RELATIVE if function == "percentile_relative" else TOLERANCE)
     if function not in ("sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp"):

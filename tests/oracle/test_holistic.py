@@ -20,13 +20,15 @@ from tests.oracle.test_kernel import CATALOG, MAX_EMPTY, data_of, from_kernel, f
 
 CALLS = [
     "approx_median({n})",
-    "percentile({n}, 0.9)",
-    "percentile({n}, 0)",
-    "percentile_exact({n}, 0.25)",
+    "percentile_approx({n}, 0.9)",
+    "percentile_approx({n}, 0, 1000)",
+    "percentile({n}, 0.25)",
+    "percentile(DISTINCT {n}, 0.7)",
     "median({n})",
     "percentile_relative({n}, 0.5)",
     "quantiles({n}, 3)",
     "approx_count_distinct({v})",
+    "approx_count_distinct({v}, 0.01)",
     "heavy_hitters({v}, 0.3)",
     "heavy_hitters({v}, i, 0.2)",
     "top_k({v}, 2)",
@@ -64,7 +66,7 @@ def same(function: str, ours: Any, theirs: Any) -> bool:
     if isinstance(ours, float) and isinstance(theirs, float):
         if math.isnan(ours) or math.isnan(theirs) or math.isinf(ours) or math.isinf(theirs):
             return str(ours) == str(theirs)
-        error = {"percentile_relative": RELATIVE, "median": ROUNDING, "percentile_exact": ROUNDING}.get(function, 0.0)
+        error = {"percentile_relative": RELATIVE, "median": ROUNDING, "percentile": ROUNDING}.get(function, 0.0)
         return abs(ours - theirs) <= error * abs(theirs)
     if isinstance(ours, tuple) and isinstance(theirs, tuple):
         return len(ours) == len(theirs) and all(map(same, [function] * len(ours), ours, theirs))

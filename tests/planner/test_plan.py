@@ -126,14 +126,17 @@ def test_equal_queries_make_equal_plans() -> None:
 
 def test_a_sketch_goes_its_own_way() -> None:
     """A sum may come from fine slices, but a merge of quantile sketches costs a thousand additions."""
-    texts = "SELECT sum(c) FROM S [RANGE '1 s' SLIDE '100 ms']", "SELECT sum(c), percentile(d, 0.5) FROM S [RANGE 60]"
+    texts = (
+        "SELECT sum(c) FROM S [RANGE '1 s' SLIDE '100 ms']",
+        "SELECT sum(c), percentile_approx(d, 0.5) FROM S [RANGE 60]",
+    )
     plan = plan_for(script_of(*texts), rows=4_000)
     sketched = [each.node for each in plan.nodes if "quantiles" in {partial.kind for partial in each.node.partials}]
     assert [node.boundaries for node in sketched] == [(Boundaries(60_000_000, (0,)),)]
 
 
 def test_partials_of_one_leaf_may_part() -> None:
-    (leaf,) = leaves_of(demands_of(script_of("SELECT sum(c), percentile(d, 0.5) FROM S [RANGE 60]")))
+    (leaf,) = leaves_of(demands_of(script_of("SELECT sum(c), percentile_approx(d, 0.5) FROM S [RANGE 60]")))
     cheap, dear = split_by_partial(leaf)
     assert {partial.kind for partial in cheap.node.partials} == {"sum"}
     assert {partial.kind for partial in dear.node.partials} == {"quantiles"}

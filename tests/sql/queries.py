@@ -66,7 +66,7 @@ OF_ANY_TYPE = (
 FRACTIONS = st.floats(0, 1).map(lambda value: Literal(value, DOUBLE))
 BEHIND = {
     "percentile": FRACTIONS,
-    "percentile_exact": FRACTIONS,
+    "percentile_approx": FRACTIONS,
     "percentile_relative": FRACTIONS,
     "quantiles": st.integers(2, 1_000).map(lambda value: Literal(value, BIGINT)),
     "heavy_hitters": st.floats(0.001, 1).map(lambda value: Literal(value, DOUBLE)),

@@ -135,7 +135,8 @@ AGGREGATE_EXAMPLES: list[tuple[str, str, DataType]] = [
     ("stddev_samp", "stddev(vol)", DOUBLE),
     ("percentile", "percentile(price, 0.95)", DOUBLE),
     ("percentile", "percentile(vol, 1)", DOUBLE),
-    ("percentile_exact", "percentile_exact(amount, 0.5)", DOUBLE),
+    ("percentile", "percentile_exact(amount, 0.5)", DOUBLE),
+    ("percentile_approx", "percentile_approx(price, 0.95, 1000)", DOUBLE),
     ("percentile_relative", "percentile_relative(price, 0.99)", DOUBLE),
     ("median", "median(vol)", DOUBLE),
     ("approx_median", "approx_median(price)", DOUBLE),
@@ -190,7 +191,7 @@ def test_synonyms(synonym: str, function: str) -> None:
 
 @pytest.mark.parametrize(("synonym", "function"), AGGREGATE_SYNONYMS.items())
 def test_aggregate_synonyms(synonym: str, function: str) -> None:
-    arguments = {"percentile": "vol, 0.5", "bool_and": "ok"}.get(function, "vol")
+    arguments = {"percentile": "vol, 0.5", "percentile_approx": "vol, 0.5", "bool_and": "ok"}.get(function, "vol")
     assert aggregated(f"{synonym}({arguments})") == aggregated(f"{function}({arguments})")
 
 

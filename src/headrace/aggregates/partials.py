@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from headrace.model.expressions import Aggregate, Expression
@@ -103,9 +103,9 @@ PARTIALS_OF: Mapping[str, tuple[str, ...]] = {
     "min_by": ("least_by",),
     "max_by": ("greatest_by",),
     "median": ("multiset",),
-    "percentile_exact": ("multiset",),
+    "percentile": ("multiset",),
     "approx_median": ("quantiles",),
-    "percentile": ("quantiles",),
+    "percentile_approx": ("quantiles",),
     "quantiles": ("quantiles",),
     "quantile_sketch": ("quantiles",),
     "percentile_relative": ("buckets",),
@@ -121,12 +121,21 @@ USER_TRAITS: dict[str, Traits] = {}
 MEETING_PLACES = 1 << 16
 """Of the table in which equal rows meet, if there are so many rows."""
 COUNTERS = 256
-"""How many items a summary of heavy hitters names, unless more are asked for."""
+SIZES = {"quantiles": 400, "distinct": 384, "counters": COUNTERS}
+"""Up to so many items a state is exact, if the query asks for no better one: values of a KLL sketch (its k), hashes of
+an HLL sketch (with 2 ** 12 registers), items of a summary of heavy hitters.
+"""
+ACCURACY, ACCURACY_POWER = 100, 0.9723
+"""Of a KLL sketch of the usual size, whose error is 1 / accuracy of the rank; it falls with this power of k."""
+DEVIATION = 1.04 / 2**6
+"""Of an HLL sketch of the usual size; it falls with the square root of the number of registers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """The lifted state of an aggregate over some rows; count(*) has no argument. A `size` other than 0 is not usual."""
+    """The lifted state of an aggregate over some rows; count(*) has no argument. A `size` other than 0 is not that of
+    SIZES, but larger.
+    """
 
     kind: str
     arguments: tuple[Expression, ...]
@@ -151,12 +160,23 @@ def partials_of(aggregate: Aggregate) -> tuple[Partial, ...]:
 
 
 def size_of(aggregate: Aggregate) -> int:
-    """How many items must be counted so that those asked for stand out: a power of two, for few different partials."""
-    if PARTIALS_OF.get(aggregate.function) != ("counters",):
+    """How many items a state needs for what is asked: the usual number, doubled until it is enough, for few different
+    partials; 0 if the usual one is.
+    """
+    wanted_by = WANTED_SIZES.get(aggregate.function)
+    if wanted_by is None:
         return 0
-    asked = float(str(aggregate.parameters[0].value))
-    wanted = 8 * asked if aggregate.function == "top_k" else 2 / asked
-    size = COUNTERS
+    usual = size = SIZES[PARTIALS_OF[aggregate.function][0]]
+    wanted = wanted_by(*(float(str(parameter.value)) for parameter in aggregate.parameters))
     while size < wanted:
         size *= 2
-    return 0 if size == COUNTERS else size
+    return 0 if size == usual else size
+
+
+WANTED_SIZES: Mapping[str, Callable[..., float]] = {
+    "percentile_approx": lambda _fraction, accuracy=1.0: 400 * (accuracy / ACCURACY) ** (1 / ACCURACY_POWER),
+    "approx_count_distinct": lambda deviation=1.0: 384 * (DEVIATION / deviation) ** 2,
+    "top_k": lambda k: 8 * k,
+    "heavy_hitters": lambda phi: 2 / phi,
+}
+"""From the parameters of a call."""

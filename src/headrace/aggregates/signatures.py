@@ -22,6 +22,10 @@ from headrace.model.types import (
 MOST_QUANTILES = 1_000
 MOST_ITEMS = 1_000
 LEAST_PHI = 1 / MOST_ITEMS
+MAX_ACCURACY = 10_000
+"""Spark's default. A KLL sketch has at most 65,535 items in a level, and a state of this accuracy 1.2 MB."""
+MIN_DEVIATION, MAX_DEVIATION = 0.001, 0.39
+"""What an HLL sketch of 2 MB can do, and the most that Spark takes."""
 
 
 def count(arguments: Arguments) -> DataType:
@@ -76,12 +80,6 @@ def constant(argument: Expression, what: str, least: float, most: float, *, whol
         raise ValueError(f"needs {what} as a {'whole number' if whole else 'constant'} from {least:g} to {most:g}")
 
 
-def percentile_exact(arguments: Arguments) -> DataType:
-    check_count(arguments, 2, 2)
-    constant(arguments[1], "the fraction", 0, 1)
-    return statistic(arguments[:1])
-
-
 # Sketches; each takes values, or stored sketches of its own kind, which are combined
 
 
@@ -92,9 +90,24 @@ def sketched(arguments: Arguments) -> DataType:
 
 
 def percentile(arguments: Arguments) -> DataType:
+    """Exact over numbers; over stored sketches it reads them, as `percentile_approx` does."""
     check_count(arguments, 2, 2)
     constant(arguments[1], "the fraction", 0, 1)
     return sketched(arguments[:1])
+
+
+def percentile_approx(arguments: Arguments) -> DataType:
+    """The optional accuracy says that the error of the rank is at most 1 / accuracy."""
+    check_count(arguments, 2, 3)
+    check_not_stored(arguments[:1], arguments[2:], "accuracy")
+    for accuracy in arguments[2:]:
+        constant(accuracy, "the accuracy", 1, MAX_ACCURACY, whole=True)
+    return percentile(arguments[:2])
+
+
+def check_not_stored(arguments: Arguments, precision: Arguments, what: str) -> None:
+    if precision and arguments[0].type == BINARY:
+        raise ValueError(f"takes no {what} here: stored sketches have one already")
 
 
 def quantiles(arguments: Arguments) -> DataType:
@@ -108,6 +121,14 @@ def distinct(arguments: Arguments) -> DataType:
     if arguments[0].type != BINARY:
         comparable(arguments[0])
     return BIGINT
+
+
+def approx_count_distinct(arguments: Arguments) -> DataType:
+    check_count(arguments, 1, 2)
+    check_not_stored(arguments[:1], arguments[1:], "relative standard deviation")
+    for deviation in arguments[1:]:
+        constant(deviation, "the relative standard deviation", MIN_DEVIATION, MAX_DEVIATION)
+    return distinct(arguments[:1])
 
 
 def items(argument: Expression) -> DataType:
@@ -153,14 +174,14 @@ AGGREGATES: Mapping[str, Rule] = {
     "bool_and": condition,
     "bool_or": condition,
     "median": statistic,
-    "percentile_exact": percentile_exact,
-    "approx_median": sketched,
     "percentile": percentile,
+    "approx_median": sketched,
+    "percentile_approx": percentile_approx,
     "quantiles": quantiles,
     "quantile_sketch": bytes_of(sketched),
     "percentile_relative": percentile,
     "relative_sketch": bytes_of(sketched),
-    "approx_count_distinct": distinct,
+    "approx_count_distinct": approx_count_distinct,
     "distinct_sketch": bytes_of(distinct),
     "heavy_hitters": heavy_hitters,
     "top_k": top_k,
@@ -172,26 +193,29 @@ AGGREGATE_SYNONYMS = {
     "std": "stddev_samp",
     "every": "bool_and",
     "approx_distinct": "approx_count_distinct",
-    "approx_percentile": "percentile",
-    "percentile_approx": "percentile",
+    "approx_percentile": "percentile_approx",
+    "percentile_exact": "percentile",
 }
 PARAMETERS = {
-    "percentile_exact": 1,
     "percentile": 1,
+    "percentile_approx": 1,
     "percentile_relative": 1,
     "quantiles": 1,
-    "heavy_hitters": 1,
+    "approx_count_distinct": 1,
+    "heavy_hitters": -1,
     "top_k": 1,
 }
-"""How many constants stand behind the arguments that each row gives."""
+"""Where the constants begin that stand behind the arguments that each row gives."""
 TAKE_DISTINCT = AGGREGATES.keys() - {"min_by", "max_by", "heavy_hitters", "top_k"}
 
 
 def make_aggregate(function: str, given: Arguments, is_distinct: bool = False) -> Aggregate:
     """The aggregate as it is written, with its type; ValueError if the arguments do not fit."""
     result = AGGREGATES[function](given)
-    rows = len(given) - PARAMETERS.get(function, 0)
-    parameters = tuple(each for each in given[rows:] if isinstance(each, Literal))
+    behind = PARAMETERS.get(function, len(given))
+    parameters = tuple(each for each in given[behind:] if isinstance(each, Literal))
     if is_distinct and not given[0].type.is_comparable:
         raise ValueError(f"takes no DISTINCT over {given[0].type}")
-    return Aggregate(function, given[:rows], result, is_distinct, parameters=parameters)
+    if function == "percentile" and given[0].type == BINARY:
+        function = "percentile_approx"
+    return Aggregate(function, given[:behind], result, is_distinct, parameters=parameters)

@@ -155,7 +155,7 @@ def top_k(rows: DataFrame, most: float) -> DataFrame:
 
 
 ALONE: Mapping[str, Alone] = {
-    "percentile": Alone(percentile),
+    "percentile_approx": Alone(percentile),
     "approx_count_distinct": Alone(distinct),
     "heavy_hitters": Alone(heavy_hitters, lists=True),
     "top_k": Alone(top_k, lists=True),

@@ -127,7 +127,7 @@ def are_right_top(question: Question, exact: Exact, answer: Sequence[Mapping[str
 
 
 RIGHT: Mapping[str, Callable[[Question, Exact, Any], bool]] = {
-    "percentile": is_right_percentile,
+    "percentile_approx": is_right_percentile,
     "approx_count_distinct": is_right_count,
     "heavy_hitters": are_right_hitters,
     "top_k": are_right_top,

@@ -18,7 +18,7 @@ from headrace.kernel.interchange import layout_of, node_id, unpack
 from headrace.kernel.partials import NodePartials
 from headrace.kernel.sketches.counters import unpacked
 from headrace.kernel.states_columns import Columns
-from headrace.kernel.states_sketches import STORED
+from headrace.kernel.states_sketches import sketch_of
 from headrace.model.arrow import arrow_type, conform, one_array
 from headrace.model.errors import DataError
 from headrace.model.schema import Stream
@@ -120,7 +120,7 @@ def is_multiset(_partial: Partial, columns: Columns) -> bool:
 
 
 def is_sketch(partial: Partial, columns: Columns) -> bool:
-    return has_no_null(partial, columns) and not STORED[partial.kind].is_bad(columns[0])
+    return has_no_null(partial, columns) and not sketch_of(partial).is_bad(columns[0])
 
 
 def is_summary(partial: Partial, columns: Columns) -> bool:

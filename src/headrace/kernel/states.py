@@ -7,12 +7,13 @@ partials meets in one. `combine` is associative and commutative; what `lift` mak
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headrace.aggregates.partials import COUNTERS, PARTIALS_OF, Partial
+from headrace.aggregates.partials import COUNTERS, PARTIALS_OF, Partial, partials_of, size_of
 from headrace.aggregates.registered import KIND, REGISTERED, aggregate_called
 from headrace.expressions.columns import Evaluated
 from headrace.kernel.sketches.counters import Counters
@@ -26,6 +27,7 @@ from headrace.kernel.states_sketches import (
     BUCKETS,
     DISTINCTS,
     QUANTILES,
+    STORED,
     lower_distinct,
     lower_hitters,
     lower_parts,
@@ -33,6 +35,7 @@ from headrace.kernel.states_sketches import (
     lower_relative,
     lower_sketch,
     lower_top,
+    sketch_of,
 )
 from headrace.kernel.states_sums import LOWER_SUM, Count, Sum, lower_average
 from headrace.kernel.states_user import UserState
@@ -81,6 +84,8 @@ def state_of(wanted: Partial, is_compressed: bool = False) -> State:
         return UserState(REGISTERED[wanted.kind])
     if wanted.kind == "counters":
         return Counters(wanted.size or COUNTERS, is_compressed)
+    if wanted.kind in STORED:
+        return sketch_of(wanted)
     return KINDS[wanted.kind]
 
 
@@ -104,7 +109,8 @@ def lower_by_user(aggregate: Aggregate, states: Mapping[str, Columns]) -> Evalua
 def lifted_again(aggregate: Aggregate, lists: pa.Array) -> Mapping[str, Columns]:
     """The partials over distinct values only."""
     slots, values = listed(lists)
-    return {kind: KINDS[kind].lift(slots, len(lists), values) for kind in PARTIALS_OF[aggregate.function]}
+    partials = partials_of(replace(aggregate, distinct=False))
+    return {each.kind: state_of(each).lift(slots, len(lists), values) for each in partials}
 
 
 Lower = Callable[[Aggregate, Mapping[str, Columns]], Evaluated]
@@ -133,6 +139,10 @@ def exact_percentile(aggregate: Aggregate, states: Mapping[str, Columns]) -> Eva
     return Evaluated(lower_percentile(states["multiset"], fraction))
 
 
+def distinct_count(aggregate: Aggregate, states: Mapping[str, Columns]) -> Evaluated:
+    return Evaluated(lower_distinct(states["distinct"][0], size_of(aggregate)))
+
+
 def of_items(compute: Callable[..., pa.Array]) -> Lower:
     """Items have the type of the first argument."""
 
@@ -158,14 +168,14 @@ LOWER: Mapping[str, Lower] = {
     "stddev_pop": partial(variance, sample=False, root=True),
     "stddev_samp": partial(variance, sample=True, root=True),
     "median": exact_percentile,
-    "percentile_exact": exact_percentile,
+    "percentile": exact_percentile,
     "approx_median": of_state(partial(lower_quantile, fraction=0.5)),
-    "percentile": of_state(lower_quantile),
+    "percentile_approx": of_state(lower_quantile),
     "quantiles": of_state(lower_parts),
     "quantile_sketch": of_state(lower_sketch),
     "percentile_relative": of_state(lower_relative),
     "relative_sketch": of_state(lower_sketch),
-    "approx_count_distinct": of_state(lower_distinct),
+    "approx_count_distinct": distinct_count,
     "distinct_sketch": of_state(lower_sketch),
     "heavy_hitters": of_items(lower_hitters),
     "top_k": of_items(lower_top),

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.aggregates.partials import SIZES, Partial
 from headrace.expressions.columns import Mask
 from headrace.kernel.fold_loops import Doubles
 from headrace.kernel.sketches import buckets, counters, kll
@@ -66,12 +67,26 @@ class Sketch:
         return False
 
 
+def hll_of(size: int) -> Hll:
+    """Twice the registers for twice the usual size."""
+    return Hll(DISTINCT.lg_k + (size // SIZES["distinct"]).bit_length() - 1) if size else DISTINCT
+
+
 DISTINCT = Hll()
 QUANTILES = Sketch(kll.Kll(), kll.check, doubles)
 BUCKETS = Sketch(buckets.Buckets(), buckets.check, doubles)
 DISTINCTS = Sketch(DISTINCT, DISTINCT.estimates)
 STORED = {"quantiles": QUANTILES, "buckets": BUCKETS, "distinct": DISTINCTS}
 """The kinds whose states may be stored by queries, and read back as a column."""
+
+
+def sketch_of(partial: Partial) -> Sketch:
+    """The sketch that the partial's states are of; where queries ask for more accuracy it has another size."""
+    if partial.size and partial.kind == "quantiles":
+        return Sketch(kll.Kll(partial.size), kll.check, doubles)
+    if partial.size and partial.kind == "distinct":
+        return Sketch(hll_of(partial.size), hll_of(partial.size).estimates)
+    return STORED[partial.kind]
 
 
 # Results
@@ -87,7 +102,7 @@ def lower_quantiles(
     return find(states, np.array(fractions)), count(states) > 0
 
 
-def lower_quantile(states: pa.Array, fraction: float) -> pa.Array:
+def lower_quantile(states: pa.Array, fraction: float, _accuracy: int = 0) -> pa.Array:
     found, there = lower_quantiles(states, [fraction])
     return column(found[:, 0], pa.float64(), there)
 
@@ -108,8 +123,8 @@ def lower_sketch(states: pa.Array) -> pa.Array:
     return pa.array(states.to_pylist(), STATE, mask=sizes(states) == 0) if (sizes(states) == 0).any() else states
 
 
-def lower_distinct(states: pa.Array) -> pa.Array:
-    return pa.array(np.rint(DISTINCT.estimates(states)).astype(np.int64))
+def lower_distinct(states: pa.Array, size: int) -> pa.Array:
+    return pa.array(np.rint(hll_of(size).estimates(states)).astype(np.int64))
 
 
 def lower_hitters(states: pa.Array, phi: float, item: DataType) -> pa.Array:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from headrace.aggregates.partials import MEETING_PLACES, Partial, Ways
+from headrace.aggregates.partials import MEETING_PLACES, SIZES, Partial, Ways
 from headrace.model.expressions import Call, Expression, walk
 from headrace.model.windows import AnyWindow, Window
 from headrace.planner.leaves import Demand, Leaf
@@ -161,7 +161,8 @@ class Cost:
         seen = self.sample.batch_rows * self.sample.selectivity(node.keep) / rows
         if items.are_distinct:
             seen = self.sample.rows(with_values(node, partial)) / rows
-        return min(seen, max(items.most, partial.size))
+        times = partial.size / SIZES[partial.kind] if partial.size else 1.0
+        return min(seen, items.most * times)
 
     def start_ns(self, parent: Node, child: Node) -> float:
         """Leaves of the same groups are fanned out in one go. Where even they can't come from a node, nothing does."""

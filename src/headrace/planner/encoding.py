@@ -27,9 +27,12 @@ from headrace.predicates import Dimension, Predicate
 from headrace.predicates.dimensions import Cut, Kind
 from headrace.windows import Boundaries
 
-VERSION = 3
-READABLE = (2, VERSION)
+VERSION = 4
+READABLE = (2, 3, VERSION)
 """A plan of version 2 does not say which partials are compressed: none is."""
+FORMER_NAMES = {"percentile": "percentile_approx", "percentile_exact": "percentile"}
+RENAMED_IN = 4
+"""What aggregates were called before this version."""
 DIGEST_BYTES = 12
 
 CLASSES: Mapping[str, type] = {
@@ -59,14 +62,30 @@ def encode(value: object) -> str:
 
 
 def decode(text: str) -> Any:
+    document = open_document(text)
+    names = FORMER_NAMES if document["version"] < RENAMED_IN else {}
+    return Reader(document["objects"], names).decode(document["value"])
+
+
+def open_document(text: str) -> dict[str, Any]:
     try:
-        document = json.loads(text)
+        document: dict[str, Any] = json.loads(text)
         version = document["version"]
     except (ValueError, KeyError, TypeError):
         raise DataError("encoding", "this is no encoded plan or query") from None
     if version not in READABLE:
         raise DataError("encoding", f"this plan has version {version}, this program reads up to {VERSION}")
-    return Reader(document["objects"]).decode(document["value"])
+    return document
+
+
+def find_renamed(text: str, queries: Mapping[str, Query]) -> frozenset[str]:
+    """Of queries that were decoded from the text those with aggregates that had other names when it was written: SQL
+    of that time means something else now.
+    """
+    if open_document(text)["version"] >= RENAMED_IN:
+        return frozenset()
+    functions = {name: {each.function for each in query.aggregates()} for name, query in queries.items()}
+    return frozenset(name for name, found in functions.items() if not found.isdisjoint(FORMER_NAMES.values()))
 
 
 def digest_of(text: str) -> str:
@@ -124,11 +143,13 @@ def known(made: Dimension | Predicate) -> Dimension | Predicate:
 
 
 class Reader:
-    def __init__(self, objects: list[list[Any]]) -> None:
+    def __init__(self, objects: list[list[Any]], aggregate_names: Mapping[str, str]) -> None:
         self.objects: list[Any] = []
         for name, *values in objects:
             if name not in CLASSES:
                 raise DataError("encoding", f"there is no {name} in a plan")
+            if name == "Aggregate":
+                values[0] = aggregate_names.get(values[0], values[0])
             made = CLASSES[name](*(self.decode(each) for each in values))
             self.objects.append(known(made) if isinstance(made, Dimension | Predicate) else made)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from headrace.aggregates.partials import COUNTERS, Partial
+from headrace.aggregates.partials import SIZES, Partial
 from headrace.planner.cost import Cost
 from headrace.planner.labels import percent
 from headrace.planner.plan import STREAM, PlannedNode
 
-EXACT = {"quantiles": 400, "distinct": 384, "counters": COUNTERS}
-"""Up to so many items a state is exact."""
 ALWAYS_EXACT = ("values", "multiset")
 
 
@@ -17,7 +15,7 @@ def strategy(partial: Partial, planned: PlannedNode, cost: Cost) -> str | None:
     if partial.traits.items is None:
         return None
     items = cost.items(partial, planned.node)
-    is_exact = partial.kind in ALWAYS_EXACT or items < max(EXACT.get(partial.kind, 0), partial.size)
+    is_exact = partial.kind in ALWAYS_EXACT or items < (partial.size or SIZES.get(partial.kind, 0))
     parts = [] if partial.traits.ways is None or planned.parent != STREAM else [folding(partial, planned, cost)]
     parts += ["exact" if is_exact else "sketch", f"about {max(1, round(items)):,} items"]
     return ", ".join(parts)

@@ -114,7 +114,7 @@ def chosen_by(choose: Callable[..., Any]) -> Callable[[list[Any]], Any]:
 # Quantiles: the value at the nearest rank, or between the two values around a place
 
 
-def nearest_rank(values: list[Any], fraction: float) -> float | None:
+def nearest_rank(values: list[Any], fraction: float, _accuracy: int = 0) -> float | None:
     if not values:
         return None
     ordered = sorted(values, key=order_key)
@@ -176,12 +176,12 @@ LOWER: dict[str, Callable[..., Any]] = {
     "min_by": chosen_by(min),
     "max_by": chosen_by(max),
     "median": interpolated,
-    "percentile_exact": interpolated,
+    "percentile": interpolated,
     "approx_median": lambda values: nearest_rank(values, 0.5),
-    "percentile": nearest_rank,
+    "percentile_approx": nearest_rank,
     "percentile_relative": nearest_rank,
     "quantiles": parts,
-    "approx_count_distinct": lambda values: len(set(map(order_key, values))),
+    "approx_count_distinct": lambda values, _deviation=0.0: len(set(map(order_key, values))),
     "heavy_hitters": heavy_hitters,
     "top_k": top_k,
 }

@@ -19,10 +19,10 @@ from headrace.model.errors import HeadraceError, QueryError, UsageError, nearest
 from headrace.model.naming import QUERY_NAME_HINT, is_query_name, same_name
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
-from headrace.planner.encoding import decode, encode
+from headrace.planner.encoding import decode, encode, find_renamed
 from headrace.spark.directory import Directory
 from headrace.spark.disk import DamagedError, create_file, read_record, to_record, translated, write_file
-from headrace.sql import parse_next
+from headrace.sql import format_query, parse_next
 
 LOG = logging.getLogger(__name__)
 MAX_NAME = 64
@@ -158,6 +158,8 @@ def known_registry(path: Path, version: int, _written_ns: int) -> Registry:
         raise DamagedError(path, f"is version {found['version']} of the registry")
     values = decode(found["values"])
     queries = {name: Registered(**each, query=values[name]) for name, each in found["queries"].items()}
+    for name in find_renamed(found["values"], values) & queries.keys():
+        queries[name] = replace(queries[name], sql=format_query(values[name]))
     return Registry(version, found["next_generation"], queries)
 
 

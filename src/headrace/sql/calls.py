@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from headrace.aggregates.signatures import AGGREGATE_SYNONYMS, AGGREGATES, TAKE_DISTINCT, make_aggregate
-from headrace.expressions.functions import FUNCTIONS, OPERATORS, SYNONYMS, check_cast
+from headrace.expressions.functions import FUNCTIONS, OPERATORS, SYNONYMS, check_cast, numeric
 from headrace.model import types
 from headrace.model.errors import QueryError, nearest
 from headrace.model.expressions import Aggregate, Call, Expression, Literal, aggregates_in, is_window_bound, walk
@@ -39,7 +39,7 @@ def function(builder: ExpressionBuilder, node: exp.Expression) -> Expression:
     if index in builder.casts:
         return cast(builder, node, builder.casts[index])
     if name in AGGREGATES or name in AGGREGATE_SYNONYMS:
-        return aggregate(builder, node, AGGREGATE_SYNONYMS.get(name, name))
+        return aggregate(builder, node, name)
     if name in OPERATOR_CALLS:
         return operator_call(builder, name, node)
     called = SYNONYMS.get(name, name)
@@ -86,6 +86,9 @@ def unknown_function(builder: ExpressionBuilder, written: str, node: exp.Express
     if name in TRUNCATIONS:
         hint = "GROUP BY window(t, '1 hour') makes a window of each hour"
         return builder.fail("unknown-name", f"no function '{written}'", node, hint)
+    if name == "array":
+        hint = "write a call for each: percentile(x, 0.5), percentile(x, 0.9); they share one state"
+        return builder.fail("unsupported", "an array can't be written here", node, hint)
     if name in INSIDE_GROUP_BY:
         hint = "the window's bounds are window_start and window_end"
         return builder.fail("window", f"{name}(...) belongs into GROUP BY, on the event time", node, hint)
@@ -111,7 +114,8 @@ def cast(builder: ExpressionBuilder, node: exp.Expression, target: types.DataTyp
     return Call("cast", (value,), target)
 
 
-def aggregate(builder: ExpressionBuilder, node: exp.Expression, function: str) -> Aggregate:
+def aggregate(builder: ExpressionBuilder, node: exp.Expression, name: str) -> Aggregate:
+    function = AGGREGATE_SYNONYMS.get(name, name)
     arguments = list(node.expressions)
     distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
     if distinct:
@@ -119,9 +123,7 @@ def aggregate(builder: ExpressionBuilder, node: exp.Expression, function: str) -
         arguments = list(arguments[0].expressions)
     if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
         if function != "count" or distinct or any(arguments[0].args.values()):
-            message = (
-                f"{function} takes a value; only count takes *" if not distinct else "DISTINCT needs a value, not *"
-            )
+            message = f"{name} takes a value; only count takes *" if not distinct else "DISTINCT needs a value, not *"
             raise builder.fail("type", message, node)
         arguments = []
     elif function == "count" and len(arguments) != 1:
@@ -130,9 +132,11 @@ def aggregate(builder: ExpressionBuilder, node: exp.Expression, function: str) -
     try:
         if distinct and function not in TAKE_DISTINCT:
             raise ValueError("takes no DISTINCT")
+        if name == "percentile_exact":
+            numeric(built[:1])  # over stored sketches percentile reads them, and they are not exact
         return make_aggregate(function, built, distinct)
     except ValueError as problem:
-        raise builder.fail("type", f"{function} {problem}", node) from None
+        raise builder.fail("type", f"{name} {problem}", node) from None
 
 
 def row_arguments(

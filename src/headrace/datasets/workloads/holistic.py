@@ -13,11 +13,11 @@ from headrace.datasets.workloads.otf import predicates, windows
 from headrace.datasets.workloads.scripts import Query, Workload, numbered, select
 
 AGGREGATES = (
-    "percentile(T.Price * T.Vol, 0.5) AS p50",
+    "percentile_approx(T.Price * T.Vol, 0.5) AS p50",
     "heavy_hitters(T.Vol, 0.01) AS volumes",
-    "percentile(T.Price * T.Vol, 0.95) AS p95",
+    "percentile_approx(T.Price * T.Vol, 0.95) AS p95",
     "approx_count_distinct(T.Symbol) AS symbols",
-    "percentile(T.Price * T.Vol, 0.99) AS p99",
+    "percentile_approx(T.Price * T.Vol, 0.99) AS p99",
     "top_k(T.Symbol, 10) AS busiest",
 )
 TOTALS = ("sum(T.Price * T.Vol) AS value",)
