@@ -141,7 +141,11 @@ MUTATIONS += [flip_character, wrap, nest, *[replace_by_kind] * 6]
 
 def mutated(rng: random.Random) -> str:
     """A statement with one to five changes."""
-    pieces = list(rng.choice(PIECES))
+    return mutate(rng, rng.choice(PIECES))
+
+
+def mutate(rng: random.Random, pieces: list[str]) -> str:
+    pieces = list(pieces)
     for _ in range(rng.choice([1, 1, 1, 2, 3, 5])):
         if pieces:
             rng.choice(MUTATIONS)(rng, pieces, rng.randrange(len(pieces)))

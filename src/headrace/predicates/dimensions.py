@@ -6,10 +6,11 @@ and one for all others; an *opaque* dimension has the outcomes of a condition we
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from operator import ge, gt, le, lt
 from typing import Any
 
 import numpy as np
@@ -230,6 +231,9 @@ def negated(truth: Truth) -> Truth:
     return (TRUE - truth).astype(np.int8)
 
 
+ORDER: Mapping[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+
+
 def opaque_truth(test: str, constants: tuple[Value, ...]) -> Truth:
     """Cells are NULL, false, true."""
     plainly = np.array([UNKNOWN, FALSE, TRUE], dtype=np.int8)
@@ -238,13 +242,13 @@ def opaque_truth(test: str, constants: tuple[Value, ...]) -> Truth:
     if test in ("is_true", "is_false"):
         wanted = 2 if test == "is_true" else 1
         return np.where(np.arange(3) == wanted, TRUE, FALSE).astype(np.int8)
+    if test in ORDER:
+        (bound,) = constants
+        found = [UNKNOWN if bound is None else TRUE if ORDER[test](each, bound) else FALSE for each in (False, True)]
+        return np.array([UNKNOWN, *found], dtype=np.int8)
     matching = np.full(3, UNKNOWN if None in constants else FALSE, dtype=np.int8)
     for constant in constants:
         if constant is not None:
             matching[2 if constant else 1] = TRUE
     matching[NULL_CELL] = UNKNOWN
-    if test in ("in", "="):
-        return matching
-    if test == "<>":
-        return negated(matching)
-    raise ValueError(f"'{test}' is not a test of a condition")
+    return negated(matching) if test == "<>" else matching
