@@ -60,7 +60,7 @@ def test_an_old_query_keeps_its_meaning(directory: Directory) -> None:
 
 def test_it_stays_so_when_the_registry_is_written_again(directory: Directory) -> None:
     old = read_registry(directory.root, 1)
-    keep_registry(directory, Registry(2, old.next_generation, old.queries))
+    keep_registry(directory, Registry(1, old.next_generation, old.queries))
     assert read_registry(directory.root, 2).queries == old.queries
     assert decode(encode(old.values)) == old.values
 
