@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace
-from headrace.model.errors import UsageError
+from headrace.model.errors import HeadraceError, UsageError
 from tests.spark.files import CATALOG, LATER, QUERIES, SCHEMA, batches, check_results, expected, write_input
 
 if TYPE_CHECKING:
@@ -227,3 +227,16 @@ def test_what_is_wrong_is_said(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="s3:// is not a file system"):
         Engine(spark, "s3://bucket/state")
     assert CATALOG.streams[0].name == "r"
+
+
+def test_an_engine_that_can_not_start_gives_its_state_free(spark: SparkSession, tmp_path: Path) -> None:
+    for number, rows in enumerate(batches(1)):
+        write_input(tmp_path / "input", rows, number)
+    engine = engine_over(spark, tmp_path)
+    engine.declare("CREATE TABLE names (k STRING, name STRING);")
+    engine.stream("r", tmp_path / "input")
+    engine.table("names", tmp_path / "names.parquet")
+    with pytest.raises(HeadraceError, match=r"names\.parquet"):
+        engine.run()
+    pq.write_table(pa.table({"k": ["a"], "name": ["A"]}), tmp_path / "names.parquet")
+    engine.run().close()

@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ import pytest
 
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.spark.directory import LostOwnershipError, read_plan
+from headrace.spark.disk import FullError, make_folder
 from headrace.spark.reducing import MOST_FILES
 from headrace.spark.registry import Quotas, answer_to, ask, known_registry
 from headrace.spark.slices import CACHE
@@ -311,3 +313,26 @@ def test_input_that_changed_is_not_taken_for_what_it_was(tmp_path: Path) -> None
     with pytest.raises(HeadraceError, match="it has changed since step 2 began"):
         stepper.step(Input())
     stepper.close()
+
+
+def test_a_start_that_fails_gives_the_directory_free(tmp_path: Path) -> None:
+    """As in a notebook, where the process goes on and the trace of the failure is kept."""
+    root = with_input(tmp_path, 1)
+    make_stepper(root).close()
+    for name in ("headrace.spark.stepping.sweep", "headrace.spark.directory.create_file"):
+        with patch(name, side_effect=OSError("no room")), pytest.raises(OSError, match="no room"):
+            make_stepper(root)
+    make_stepper(root).close()
+
+
+def test_all_folders_that_are_made_are_private(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    make_folder(tmp_path / "state" / "Trades" / "exchange")
+    made = sorted(path for path in tmp_path.rglob("*"))
+    assert [path.name for path in made] == ["state", "Trades", "exchange"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below" / "it"):
+        with pytest.raises(FullError, match="can't write"):
+            make_folder(path)

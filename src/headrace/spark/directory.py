@@ -284,6 +284,14 @@ class Owner:
             if not take_over:
                 os.close(self.lock)
                 raise in_use(directory.root) from None
+        try:
+            self.begin_epoch()
+        except BaseException:
+            self.close()
+            raise
+
+    def begin_epoch(self) -> None:
+        """Write down who owns the directory from now on."""
         self.epoch = self.newest() + 1
         while not create_file(self.epochs / f"{self.epoch:09}", f"{os.getpid()} {gethostname()}\n".encode()):
             self.epoch += 1

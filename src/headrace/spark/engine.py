@@ -298,11 +298,15 @@ class Engine:
             if exchange is None
             else Inbox(directory, stream, feed.edges, exchange, wants_rows=feed.wants_rows),
         )
-        stepper.changes.readable, stepper.changes.readers = chain.queries, chain.readers
-        stepper.changes.tables = {name: stepper.keep_table(self.rows_of(table)) for name, table in known.items()}
-        own = {name: each for name, each in self.queries.items() if place_of(each[1], self.catalog) == place}
-        stepper.changes.register(own)
-        return Pipeline(stepper, feed.frame, self.sinks)
+        try:
+            stepper.changes.readable, stepper.changes.readers = chain.queries, chain.readers
+            stepper.changes.tables = {name: stepper.keep_table(self.rows_of(table)) for name, table in known.items()}
+            own = {name: each for name, each in self.queries.items() if place_of(each[1], self.catalog) == place}
+            stepper.changes.register(own)
+            return Pipeline(stepper, feed.frame, self.sinks)
+        except BaseException:
+            stepper.close()
+            raise
 
     def result_folders(self, root: Path) -> tuple[ResultFolder, ...]:
         """Parquet first: the other sinks are given what is read back from there."""
