@@ -115,6 +115,16 @@ def test_unexpected_error_asks_for_a_report(
     assert "unexpected ZeroDivisionError (division by zero): please report it" in shown.splitlines()[-1]
 
 
+def test_the_text_of_an_unexpected_error_can_not_steer_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replace_command(monkeypatch, fail_with(ZeroDivisionError("a \x1b[31mcolumn\nand more")))
+    assert service.main(["doctor"]) == 70
+    shown = capsys.readouterr().err
+    assert "(a \N{REPLACEMENT CHARACTER}[31mcolumn\nand more)" in shown
+    assert "\x1b" not in shown
+
+
 def test_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     replace_command(monkeypatch, fail_with(KeyboardInterrupt()))
     assert service.main(["doctor"]) == 130

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,10 +13,12 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from headrace.model.naming import QUERY_NAME_HINT
 from headrace.service.init import FILES
 from headrace.service.jobs import catalog_of, read_job, script_of
+from headrace.service.queries import Listed, table_of
 from headrace.spark.context import ResultFolder, Setting
 from headrace.spark.directory import open_directory, prepare
 from headrace.spark.local import InProcess
@@ -261,3 +264,17 @@ def test_each_stream_has_its_own_queries(headrace: CommandLine, job: Path, runni
     unknown = headrace("queries", "drop", job, "nothing")
     assert unknown.status == 1
     assert "no stream of" in unknown.err
+
+
+def test_names_in_the_list_can_not_steer_the_terminal() -> None:
+    found = [
+        Listed(f"{name}\x1b[31m", name, 1, 0, 0, 0, 0, None, None, ["\x1b[2Jedge"], None, "SELECT") for name in "ab"
+    ]
+    terminal = Console(file=io.StringIO(), width=200, force_terminal=True, color_system=None)
+    terminal.print(table_of(found))
+    assert isinstance(terminal.file, io.StringIO)
+    shown = terminal.file.getvalue()
+    assert "b\N{REPLACEMENT CHARACTER}[31m" in shown
+    assert "\N{REPLACEMENT CHARACTER}[2Jedge" in shown
+    assert "\x1b[31m" not in shown
+    assert "\x1b[2J" not in shown

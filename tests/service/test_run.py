@@ -325,6 +325,19 @@ def test_names_are_not_markup(quiet: Console) -> None:
     assert "[b]" in written(quiet)
 
 
+def test_names_can_not_steer_the_terminal(quiet: Console) -> None:
+    named = replace(PROGRESS, stream="x\x1b[2J", queries={"\x1b[31mq": QueryState(1)})
+    summarise(quiet, [named], [ResultFolder("/\x1b]0;title\x07", "json")])
+    terminal = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with watching(terminal, in_place=True) as show:
+        show([named])
+    for shown in (written(quiet), written(terminal)):
+        assert "x\N{REPLACEMENT CHARACTER}[2J" in shown
+        assert "\x1b[2J" not in shown
+    assert "\x1b" not in written(quiet)
+    assert "\x07" not in written(quiet)
+
+
 def test_files_that_changed_are_counted() -> None:
     assert "bad 0, changed files 2" in line_of(replace(PROGRESS, totals=Totals(changed=2)))
     assert "changed" not in line_of(PROGRESS)
@@ -435,6 +448,18 @@ def test_a_lost_jvm_is_no_bug_of_ours(tmp_path: Path) -> None:
         assert isinstance(found, HeadraceError)
         assert found.code == "spark-lost"
     assert not is_lost(ValueError("Answer from Java side is empty"))
+
+
+def test_a_jvm_that_dies_during_the_start_is_no_bug_of_ours(
+    headrace: CommandLine, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exited = PythonException("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+    for problem in (ConnectionResetError(), PythonException("Answer from Java side is empty"), exited):
+        monkeypatch.setattr("headrace.spark.sessions.session", Mock(side_effect=problem))
+        outcome = headrace("run", job)
+        assert outcome.status == 1
+        assert "error[spark-lost]" in outcome.err
+        assert "report it" not in outcome.err
 
 
 @pytest.mark.usefixtures("handlers")

@@ -123,6 +123,14 @@ def test_the_console_shows_the_newest_rows(capsys: pytest.CaptureFixture[str]) -
     assert " 1 " not in shown
 
 
+@pytest.mark.parametrize("name", ["[/x]", "[red]alarm", "\x1b[31malarm"])
+def test_the_console_shows_names_of_columns_as_they_are(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Console(1)("q\x1b[0m", 1, pa.table({name: [1]}))
+    shown = capsys.readouterr().out
+    assert name.replace("\x1b", "\N{REPLACEMENT CHARACTER}") in shown
+    assert "\x1b" not in shown
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [

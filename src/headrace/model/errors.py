@@ -100,6 +100,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(map(printable, text.splitlines()))
+
+
 def underline(source: str, span: Span, width: int = 100) -> list[str]:
     """The line of `source` that holds the start of `span`, and carets under the spot."""
     start = min(span.start, len(source))

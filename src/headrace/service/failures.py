@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headrace.model.errors import HeadraceError, printable
+from headrace.model.errors import HeadraceError, printable_lines
 
 OURS = re.compile(r"error\[(?P<code>[\w-]+)\]: (?P<message>.*)")
 MORE = re.compile(r"  = |hint: | *\d* \| ")
@@ -13,7 +13,7 @@ MORE = re.compile(r"  = |hint: | *\d* \| ")
 RAISED = re.compile(r"^(?:[\w.]+\.)?(?P<name>[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning))(?:: (?P<text>.*))?$")
 CAUSED = re.compile(r"^Caused by: [\w.$]+: (?P<text>.+)$")
 FOREIGN = ("pyspark", "py4j")
-LOST = ("Answer from Java side is empty", "SparkContext was shut down", "stopped SparkContext")
+LOST = ("JAVA_GATEWAY_EXITED", "Answer from Java side is empty", "SparkContext was shut down", "stopped SparkContext")
 DETAILS = "last-error.txt"
 
 
@@ -25,7 +25,7 @@ class TaskError(HeadraceError):
         self.text = text
 
     def __str__(self) -> str:
-        return "\n".join(map(printable, self.text.splitlines()))
+        return printable_lines(self.text)
 
 
 def translated(problem: BaseException, state: Path) -> BaseException:

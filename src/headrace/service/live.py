@@ -78,7 +78,7 @@ def block_of(all_progress: Iterable[Progress]) -> Text:
     shown = Text()
     for progress in all_progress:
         begun, *others = facts(progress)
-        shown.append(f"{progress.stream}  ", "bold")
+        shown.append(f"{printable(progress.stream)}  ", "bold")
         shown.append("   ".join(begun) + "\n")
         for group in others:
             shown.append(f"  {'   '.join(group)}\n")
@@ -121,8 +121,8 @@ class Lines:
 
 
 def say(console: Console, text: str) -> None:
-    """One line, whatever the width, and nothing in it is markup."""
-    console.print(Text(text), soft_wrap=True)
+    """Print one line, whatever the width; nothing in it is markup or steers the terminal."""
+    console.print(Text(printable(text)), soft_wrap=True)
 
 
 def summarise(console: Console, all_progress: Sequence[Progress], folders: Iterable[ResultFolder]) -> None:

@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _report(error: Exception) -> int:
     """Tell the user what happened: a mistake in full, a missing extra by its name, a bug in one sentence."""
     # Imported only here, so that `--help` does not pay for the model.
-    from headrace.model.errors import HeadraceError
+    from headrace.model.errors import HeadraceError, printable_lines
 
     if isinstance(error, HeadraceError):
         click.echo(str(error), err=True)
@@ -124,7 +124,7 @@ def _report(error: Exception) -> int:
     if os.environ.get("HEADRACE_DEBUG") == "1":
         traceback.print_exception(error)
     click.echo(
-        f"Headrace stopped on an unexpected {type(error).__name__} ({error}): "
+        f"Headrace stopped on an unexpected {type(error).__name__} ({printable_lines(str(error))}): "
         "please report it, with what HEADRACE_DEBUG=1 shows.",
         err=True,
     )

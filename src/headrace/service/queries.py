@@ -274,13 +274,13 @@ def table_of(found: list[Listed]) -> Table:
     table.add_column("SQL", no_wrap=True, overflow="ellipsis")
     for each in found:
         table.add_row(
-            *([Text(each.stream)] if several else []),
+            *([Text(printable(each.stream))] if several else []),
             Text(printable(each.name)),
             *(f"{count:,}" for count in (each.generation, each.windows, each.rows, each.errors)),
             *([f"{each.left_out:,}"] if has_gaps else []),
             "" if each.cost_share is None else f"{each.cost_share:.1%}",
             *([each.waiting_until or ""] if is_waiting else []),
-            *([Text(", ".join(each.held_back_by))] if is_held_back else []),
+            *([Text(printable(", ".join(each.held_back_by)))] if is_held_back else []),
             Text(shortened(each.sql)),
         )
     return table

@@ -61,15 +61,12 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool, reset_results: bo
     console = Console(stderr=True, highlight=False)
     from headrace.spark.sessions import session
 
-    with bound(told, catalog) as server, session(told.master, {**QUIET, **told.spark}) as spark:
-        try:
-            running = opened(engine_of(told, spark, take_over=take_over, reset_results=reset_results))
-            tell_ended(running)
-            with receiving(server, console):
-                drive(running, told, mode, console)
-        except Exception as problem:  # noqa: BLE001 - PySpark is not imported here: its errors are known by their text
-            known = translated(problem, told.state)
-            raise known from (None if known is not problem else problem.__cause__)
+    settings = {**QUIET, **told.spark}
+    with bound(told, catalog) as server, in_our_words(told.state), session(told.master, settings) as spark:
+        running = opened(engine_of(told, spark, take_over=take_over, reset_results=reset_results))
+        tell_ended(running)
+        with receiving(server, console):
+            drive(running, told, mode, console)
     folders = [folder for pipeline in running.pipelines for folder in pipeline.stepper.setting.results]
     summarise(console, running.progress(), folders)
     tell_rejected(console, told.state)
@@ -113,6 +110,16 @@ def opened(engine: Engine) -> Run:
     """A run that has not begun."""
     with in_words_of_the_command_line():
         return engine.run()
+
+
+@contextmanager
+def in_our_words(state: Path) -> Iterator[None]:
+    """Raise what goes wrong in Spark, its start and its end among it, as an error of ours."""
+    try:
+        yield
+    except Exception as problem:  # noqa: BLE001 - PySpark is not imported here: its errors are known by their text
+        known = translated(problem, state)
+        raise known from (None if known is not problem else problem.__cause__)
 
 
 @contextmanager

@@ -20,10 +20,10 @@ class Console:
         self.terminal = Terminal(highlight=False)
 
     def __call__(self, query: str, step: int, rows: pa.Table) -> None:
-        self.terminal.print(f"{query}, step {step}: {rows.num_rows:,} rows", style="bold", markup=False)
+        self.terminal.print(Text(f"{printable(query)}, step {step}: {rows.num_rows:,} rows", "bold"))
         shown = Table()
         for name, kind in zip(rows.column_names, rows.schema.types, strict=True):
-            shown.add_column(name, no_wrap=bool(pa.types.is_timestamp(kind)))
+            shown.add_column(Text(printable(name)), no_wrap=bool(pa.types.is_timestamp(kind)))
         for row in rows.slice(max(0, rows.num_rows - self.rows)).to_pylist():
             shown.add_row(*(Text(text_of(value)) for value in row.values()))
         self.terminal.print(shown)
