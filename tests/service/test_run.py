@@ -479,7 +479,7 @@ def test_a_jvm_that_is_stopped_with_us_ends_the_run_well(job: Path, quiet: Conso
         drive(running, read_job(job), None, quiet)
 
 
-def test_the_jvm_is_started_apart_from_our_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_jvm_is_started_apart_from_our_process_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from headrace.spark import sessions
 
     launched = Mock()
@@ -488,8 +488,9 @@ def test_the_jvm_is_started_apart_from_our_process_group(monkeypatch: pytest.Mon
     monkeypatch.setattr(sessions, "launch_gateway", launched)
     monkeypatch.setattr(sessions, "SparkConf", Mock())
     monkeypatch.setattr(sessions, "check_java", Mock())
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     sessions.start_java({"spark.master": "local"})
-    assert launched.call_args.kwargs == {"popen_kwargs": {"start_new_session": True}}
+    assert launched.call_args.kwargs == {"popen_kwargs": {"start_new_session": True, "umask": 0o077}}
     context._ensure_initialized.assert_called_once_with(gateway=launched.return_value)
     context._gateway = "one that runs"
     sessions.start_java({})

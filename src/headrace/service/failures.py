@@ -35,7 +35,9 @@ def translated(problem: BaseException, state: Path) -> BaseException:
     """
     if is_lost(problem):
         hint = "was it killed, or out of memory? start again: the step that ran is done once more"
-        return HeadraceError("spark-lost", "Spark's Java process is gone", detail=str(problem), hint=hint)
+        return HeadraceError(
+            "spark-lost", "Spark's Java process is gone", detail=str(problem).partition("\n")[0], hint=hint
+        )
     if type(problem).__module__.partition(".")[0] not in FOREIGN:
         return problem
     told = str(problem)

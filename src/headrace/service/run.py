@@ -22,6 +22,7 @@ from headrace.service.working import Work, stopped_by_signals
 
 if TYPE_CHECKING:
     from headrace.spark.engine import Engine
+    from headrace.spark.executors import IdleJob
     from headrace.spark.run import Run
 
 QUIET = {"spark.log.level": "FATAL"}
@@ -59,14 +60,19 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool, reset_results: bo
     with in_words_of_the_command_line():
         check_outputs(told, catalog, take_over=take_over)
     console = Console(stderr=True, highlight=False)
+    from headrace.spark.executors import IdleJob, is_local
     from headrace.spark.sessions import session
 
     settings = {**QUIET, **told.spark}
     with bound(told, catalog) as server, in_our_words(told.state), session(told.master, settings) as spark:
         running = opened(engine_of(told, spark, take_over=take_over, reset_results=reset_results))
         tell_ended(running)
+        idle = None
+        if not is_local(told.master):
+            idle = IdleJob(spark)
+            say(console, f"the state is split into {running.pipelines[0].stepper.setting.reducers} parts (reducers)")
         with receiving(server, console):
-            drive(running, told, mode, console)
+            drive(running, told, mode, console, idle)
     folders = [folder for pipeline in running.pipelines for folder in pipeline.stepper.setting.results]
     summarise(console, running.progress(), folders)
     tell_rejected(console, told.state)
@@ -144,7 +150,7 @@ def tell_ended(running: Run) -> None:
             )
 
 
-def drive(running: Run, job: Job, mode: str | None, console: Console) -> None:
+def drive(running: Run, job: Job, mode: str | None, console: Console, idle: IdleJob | None = None) -> None:
     """Start the run in a thread of its own, show how it goes, and wait for its end or for a signal."""
     if mode is None:
         running.start(parse_duration(job.trigger))
@@ -158,10 +164,14 @@ def drive(running: Run, job: Job, mode: str | None, console: Console) -> None:
             with watching(console, in_place, is_first=not running.progress()) as show:
                 while not wait(REFRESH_S):
                     show(running.progress())
+                    if idle is not None and asked.is_set():
+                        idle.cancel_if_idle()
         except Exception as problem:
             if mode is None:
                 running.close()
-            if not (asked.is_set() and is_lost(problem)):
+            is_cancelled = idle is not None and idle.is_cancelled
+            if not (asked.is_set() and (is_lost(problem) or is_cancelled)):
                 raise
-            say(console, "stopped at once, since Spark was stopped too: the step is done again at the next start")
+            why = "no executor runs the step" if is_cancelled else "Spark was stopped too"
+            say(console, f"stopped at once, since {why}: the step is done again at the next start")
     running.close()

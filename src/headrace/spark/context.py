@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from socket import gethostname
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from headrace.aggregates.registered import enlist
 from headrace.kernel.answering import Reader
+from headrace.model.errors import UsageError
 from headrace.model.expressions import columns_in
 from headrace.model.schema import Catalog, Stream
 from headrace.planner.plan import Plan
@@ -114,7 +116,10 @@ class Step:
 def step_of(setting: Setting, number: int) -> Step:
     enlist(setting.catalog.aggregates)
     journal = setting.directory.journal(number)
-    assert journal is not None
+    if journal is None:
+        problem = f"{gethostname()}, where a task runs, does not see the journal of step {number} in {setting.root}"
+        hint = "driver and workers must see state, results and input under the same paths: use a file system they share"
+        raise UsageError("state-unreachable", problem, hint=hint)
     return Step(setting, journal)
 
 

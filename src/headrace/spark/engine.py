@@ -27,9 +27,10 @@ from headrace.model.schema import Catalog, Stream, Table, UserFunction
 from headrace.model.time import parse_duration
 from headrace.spark.chaining import Chain, Upstream, has_readers, prepare_results
 from headrace.spark.context import ResultFolder, Setting
-from headrace.spark.directory import Beginning, prepare, read_format
+from headrace.spark.directory import Beginning, open_directory, prepare, read_format
 from headrace.spark.disk import local_path
 from headrace.spark.edges import PUSHES, Inbox
+from headrace.spark.executors import wait_for_cores
 from headrace.spark.frames import empty
 from headrace.spark.inputs import Source, list_files, read_table
 from headrace.spark.pipeline import Pipeline
@@ -249,7 +250,7 @@ class Engine:
     def results_pipeline(self, place: str, run: Run) -> Pipeline:
         """For queries over the results of a query, and of others that are joined to it."""
         results, *joined = (run.chain.results(name) for name in place.split("+"))
-        prepared = prepare_results(self.state, place, results, self.reducers)
+        prepared = prepare_results(self.state, place, results, results.stepper.setting.reducers)
         beginning = Beginning(*read_format(prepared.root / "format.json")["beginning"])
         feed = Feed(Source(str(results.folder), "parquet"))
         made = self.pipeline(results.stream, feed, run.chain, place, Upstream(results, joined, beginning))
@@ -257,16 +258,18 @@ class Engine:
             made.stepper.changes.register({})
         return made
 
-    @property
-    def reducers(self) -> int:
-        return self.options.reducers or int(self.spark.sparkContext.defaultParallelism)
+    def reducers_of(self, root: Path) -> int:
+        """Return the number that a state has, or is to have: what the options say, or the cores that Spark has."""
+        if (root / "format.json").exists():
+            return open_directory(root).reducers
+        return self.options.reducers or wait_for_cores(self.spark)
 
     def pipeline(
         self, stream: Stream, feed: Feed, chain: Chain, place: str, upstream: Upstream | None = None
     ) -> Pipeline:
         check_stream_name(stream.name)
         root = self.state / place
-        directory = prepare(root, format_stream(stream), self.reducers)
+        directory = prepare(root, format_stream(stream), self.reducers_of(root))
         folders = self.result_folders(root)
         known = {table.name: table for table in self.catalog.tables if table.name.lower() in self.feeds}
         derived = {each.name: each for each in (*self.catalog.derived, *([stream] if upstream else []))}

@@ -5,9 +5,13 @@ A session that is handed in is used as it is, and what it lacks is reported.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
+import secrets
+import shutil
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -15,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
@@ -22,6 +27,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from headrace.model.errors import UsageError
+from headrace.spark.executors import is_local, watch_executors
 from headrace.spark.java import check_java, names_own_spark
 
 LOG = logging.getLogger(__name__)
@@ -70,8 +76,6 @@ SETTINGS: Mapping[str, Wanted] = {
     "spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled": Wanted(
         "false", "values of rows stay out of logs", is_default=True
     ),
-    "spark.driver.bindAddress": Wanted("127.0.0.1", "on one machine nobody else has to reach it", is_reported=False),
-    "spark.driver.host": Wanted("127.0.0.1", "on one machine nobody else has to reach it", is_reported=False),
     JAVA_OPTIONS: Wanted(
         "-XX:+UseSerialGC",
         "beside the workers the JVM does little: all memory grows by 9% in 150 steps, with its usual collector by 13%",
@@ -79,6 +83,21 @@ SETTINGS: Mapping[str, Wanted] = {
     ),
     "spark.log.level": Wanted("ERROR", "Headrace reports what matters", is_reported=False),
 }
+
+ON_ONE_MACHINE: Mapping[str, str] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.authenticate": "true",
+}
+"""Nobody else has to reach it. Spark makes the secret of `local` by itself. On a cluster these are left to the user."""
+
+SECRET = "spark.authenticate.secret"
+PRIVATE = re.compile("secret|password|token|access.?key", re.IGNORECASE)
+"""Settings that are not for the command line of the JVM, which everybody can see: they follow over its socket."""
+LOCAL_FOLDER = "spark.local.dir"
+UMASK = 0o077
+NO_MASTER = "Cannot call methods on a stopped SparkContext"
+"""What Spark raises when it has given up on its master: the context stops itself while it is made."""
 
 ENVIRONMENT: Mapping[str, str] = {
     "OMP_NUM_THREADS": "1",
@@ -90,9 +109,10 @@ ENVIRONMENT: Mapping[str, str] = {
 
 
 def start_session(master: str = "local[*]", extra: Mapping[str, str] | None = None) -> SparkSession:
-    """A session with all settings. The workers run the Python that this is."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if master.startswith("local"):
+    """Start a session with all settings. The workers run the Python that this is, or the one that was chosen."""
+    os.environ["PYSPARK_PYTHON"] = workers_python(master, extra or {})
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -102,26 +122,80 @@ def start_session(master: str = "local[*]", extra: Mapping[str, str] | None = No
         **{key: wanted.value for key, wanted in SETTINGS.items()},
         **{f"spark.executorEnv.{key}": value for key, value in ENVIRONMENT.items()},
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "headrace-warehouse"),
+        **(ON_ONE_MACHINE if is_local(master) else {}),
+        **({SECRET: secrets.token_hex(32)} if master.startswith("local-cluster") else {}),
         **(extra or {}),
     }
     start_java(settings)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Py4JError as problem:
+        if is_local(master) or NO_MASTER not in str(problem):
+            raise
+        hint = "is it running, and are these its address and port? can this machine reach it?"
+        raise UsageError("spark-master", f"Spark's master at {master} does not answer", hint=hint) from problem
+    if not is_local(master):
+        watch_executors(spark)
+    return spark
+
+
+def workers_python(master: str, settings: Mapping[str, str]) -> str:
+    """Return the interpreter of the workers: the one that the settings name, on a cluster also the environment."""
+    named = settings.get("spark.pyspark.python")
+    if named is None and not is_local(master):
+        named = os.environ.get("PYSPARK_PYTHON")
+    return named or sys.executable
 
 
 def start_java(settings: Mapping[str, str]) -> None:
     """Where no JVM runs yet, in a session of its own: a signal to our process group, as `timeout` and terminals send
     it, is for us, who let the step finish. PySpark keeps SIGINT from it and nothing else.
     """
-    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        check_java(os.environ)
-        with logging_options() as options:
-            told = {**settings, JAVA_OPTIONS: f"{options} {settings.get(JAVA_OPTIONS, '')}".strip()}
-            conf = SparkConf(loadDefaults=False).setAll(list(told.items()))
-            gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    check_java(os.environ)
+    popen: dict[str, Any] = {"start_new_session": True}
+    if not is_local(settings["spark.master"]):
+        SparkContext._ensure_initialized(gateway=launch_java(settings, popen))
+        return
+    folder = make_local_folder(settings)
+    try:
+        gateway = launch_java({**settings, **({LOCAL_FOLDER: folder} if folder else {})}, {**popen, "umask": UMASK})
         SparkContext._ensure_initialized(gateway=gateway)
+        if folder:
+            gateway.jvm.java.io.File(folder).deleteOnExit()
+            atexit.register(remove_folder, folder, gateway.proc)
+    except BaseException:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def make_local_folder(settings: Mapping[str, str]) -> str | None:
+    """Make a folder that only we can read for what Spark puts on disk, pieces of the stream among it; None where the
+    user has named one. A JVM uses it for as long as it lives, and removes it when it ends.
+    """
+    if LOCAL_FOLDER in settings or os.environ.get("SPARK_LOCAL_DIRS"):
+        return None
+    return tempfile.mkdtemp(prefix="headrace-spark-")
+
+
+def remove_folder(folder: str, java: subprocess.Popen[bytes]) -> None:
+    """Remove what is left by a JVM that was killed."""
+    if java.poll() is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def launch_java(settings: Mapping[str, str], popen: dict[str, Any]) -> Any:
+    """Start a JVM with the settings that may be seen on its command line, and return PySpark's gateway to it."""
+    with logging_options() as options:
+        shown = {key: value for key, value in settings.items() if not PRIVATE.search(key)}
+        shown[JAVA_OPTIONS] = f"{options} {settings.get(JAVA_OPTIONS, '')}".strip()
+        conf = SparkConf(loadDefaults=False).setAll(list(shown.items()))
+        return launch_gateway(conf, popen_kwargs=popen)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
@@ -143,7 +217,7 @@ def lacking(spark: SparkSession) -> Iterator[str]:
         found = set_there.get(key, wanted.value if wanted.is_default else None)
         if wanted.is_reported and found != wanted.value:
             yield f"{key} = {wanted.value}: {wanted.why}"
-    if spark.sparkContext.pythonExec != sys.executable:
+    if is_local(spark.sparkContext.master) and spark.sparkContext.pythonExec != sys.executable:
         yield f"PYSPARK_PYTHON = {sys.executable}: workers run {spark.sparkContext.pythonExec} instead"
 
 
