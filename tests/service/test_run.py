@@ -479,6 +479,30 @@ def test_a_jvm_that_is_stopped_with_us_ends_the_run_well(job: Path, quiet: Conso
         drive(running, read_job(job), None, quiet)
 
 
+@pytest.mark.usefixtures("handlers")
+def test_a_step_that_no_executor_runs_is_given_up(job: Path, quiet: Console) -> None:
+    """The second look after the signal cancels it."""
+    running: Any = Mock(stopping=threading.Event())
+    running.progress.return_value = []
+    idle: Any = Mock(is_cancelled=False)
+    looks: list[float] = []
+
+    def join(timeout_s: float) -> bool:
+        looks.append(timeout_s)
+        if len(looks) == 2:
+            signal.raise_signal(signal.SIGTERM)
+        if idle.cancel_if_idle.call_count == 2:
+            idle.is_cancelled = True
+            raise PythonException("Job 0 cancelled as part of cancellation of all jobs")
+        return False
+
+    running.join = join
+    drive(running, read_job(job), None, quiet, idle)
+    assert len(looks) == 4
+    assert "since no executor runs the step: the step is done again at the next start" in written(quiet)
+    running.close.assert_called()
+
+
 def test_the_jvm_is_started_apart_from_our_process_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from headrace.spark import sessions
 
