@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from headrace.service.main import main
+
+TOKEN = "a-token-for-tests"
+
+
+def write_token(path: Path, text: str = f"{TOKEN}\n", mode: int = 0o600) -> None:
+    """Write a token file that only its owner can read."""
+    path.write_text(text)
+    path.chmod(mode)
 
 
 @dataclass(frozen=True, slots=True)

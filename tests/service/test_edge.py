@@ -32,7 +32,7 @@ from headrace.service.agent_file import agent_of, read_agent_file
 from headrace.service.edge import Lines, Rate, line_of, short_size
 from headrace.service.live import LINE_S
 from tests.edge.agents import Running
-from tests.service.running import CommandLine
+from tests.service.running import TOKEN, CommandLine, write_token
 
 AGENT = """\
 edge = "north"
@@ -261,13 +261,13 @@ def test_a_source_that_is_not_there_is_told_before_there_are_orders(folder: Path
 
 
 def test_sizes_and_durations_are_read(folder: Path) -> None:
-    (folder / "token").write_text("secret\n")
+    write_token(folder / "token")
     ship = 'spool_bytes = 1000\nheartbeat = "1 min"\ntoken_file = "token"'
     found = read_agent_file(written(folder, 'kind = "tcp"\naddress = "[::1]:9000"', ship=ship))
     assert (found.pace.memory_bytes, found.pace.spool_bytes) == (2 << 20, 1_000)
     assert (found.pace.heartbeat_s, found.pace.every_s, found.pace.poll_s) == (60, 0.1, 0.1)
     assert found.channel == {"encoding": "json", "address": ("::1", 9000)}
-    assert found.token == "secret"
+    assert found.token == TOKEN
     assert found.to == folder / "up"
 
 

@@ -18,7 +18,7 @@ from tests.edge.agents import (
     upper,
     write_files,
 )
-from tests.service.running import CommandLine
+from tests.service.running import TOKEN, CommandLine, write_token
 
 AGENT = """\
 edge = "north"
@@ -39,7 +39,7 @@ patience = "{patience}"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "schema.sql").write_text(f"{format_stream(STREAM)};")
-    (tmp_path / "token").write_text("secret\n")
+    write_token(tmp_path / "token")
     write_files(tmp_path, 20)
     return tmp_path
 
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 def test_frames_go_up_and_orders_come_down(headrace: CommandLine, folder: Path) -> None:
     orders = orders_for(QUERIES)
     upper(folder).publish(orders)
-    server = serve({"r": upper(folder)}, "127.0.0.1:0", "secret")
+    server = serve({"r": upper(folder)}, "127.0.0.1:0", TOKEN)
     server.start()
     try:
         (folder / "agent.toml").write_text(AGENT.format(address=server.address, patience="60 s"))
@@ -61,7 +61,7 @@ def test_frames_go_up_and_orders_come_down(headrace: CommandLine, folder: Path) 
 
 
 def test_a_wrong_token_is_told(headrace: CommandLine, folder: Path) -> None:
-    server = serve({"r": upper(folder)}, "127.0.0.1:0", "another")
+    server = serve({"r": upper(folder)}, "127.0.0.1:0", "another-token-than-that")
     server.start()
     try:
         (folder / "agent.toml").write_text(AGENT.format(address=server.address, patience="300 ms"))
@@ -75,7 +75,7 @@ def test_a_wrong_token_is_told(headrace: CommandLine, folder: Path) -> None:
 
 
 def test_nobody_above_is_told(headrace: CommandLine, folder: Path) -> None:
-    server = serve({"r": upper(folder)}, "127.0.0.1:0", "secret")
+    server = serve({"r": upper(folder)}, "127.0.0.1:0", TOKEN)
     address = server.address
     server.stop()
     (folder / "agent.toml").write_text(AGENT.format(address=address, patience="300 ms"))
@@ -88,7 +88,7 @@ def test_nobody_above_is_told(headrace: CommandLine, folder: Path) -> None:
 def test_an_edge_that_is_not_listed_keeps_its_frames(headrace: CommandLine, folder: Path) -> None:
     upper(folder).publish(orders_for(QUERIES))
     upper(folder).admit(["south"])
-    server = serve({"r": upper(folder)}, "127.0.0.1:0", "secret")
+    server = serve({"r": upper(folder)}, "127.0.0.1:0", TOKEN)
     server.start()
     try:
         (folder / "agent.toml").write_text(AGENT.format(address=server.address, patience="300 ms"))

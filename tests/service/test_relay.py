@@ -24,7 +24,7 @@ from headrace.model.errors import UsageError
 from headrace.service.receiving import serve
 from headrace.service.relay_file import read_relay_file
 from tests.edge.test_relay import ORDERS, OTHER_PLAN, ROWS, Edge, check_all_arrived, sent
-from tests.service.running import CommandLine
+from tests.service.running import TOKEN, CommandLine, write_token
 
 SCHEMA = "CREATE STREAM Trades (t TIMESTAMP, sym STRING, price DOUBLE, size BIGINT) EVENT TIME t IDLE '60 s';"
 KEYS = """\
@@ -86,9 +86,9 @@ def test_what_is_there_is_combined_and_sent(headrace: CommandLine, folder: Path)
 
 
 def test_over_http_above_and_with_a_token(headrace: CommandLine, folder: Path) -> None:
-    (folder / "token").write_text("a-token\n")
+    write_token(folder / "token")
     above = DirectoryExchange(folder / "above" / "Trades")
-    server = serve({"Trades": above}, "127.0.0.1:0", "a-token")
+    server = serve({"Trades": above}, "127.0.0.1:0", TOKEN)
     server.start()
     path = written(folder, ship=f'[ship]\nto = "http://{server.address}"\ntoken_file = "token"\n')
     put(DirectoryExchange(folder / "inbox" / "Trades"), *(frame for each in sent() for frame in each))
@@ -210,13 +210,13 @@ def test_a_file_that_can_not_be_right_is_refused(folder: Path, old: str, new: st
 
 
 def test_a_file_is_read_in_full(folder: Path) -> None:
-    (folder / "mine").write_text("mine\n")
-    (folder / "theirs").write_text("theirs\n")
+    write_token(folder / "mine")
+    write_token(folder / "theirs", "their-own-token-above")
     ship = '[ship]\nto = "https://root"\ntoken_file = "theirs"\nallow_plain = true\nevery = "2 s"\npoll = "1 min"\n'
     told = read_relay_file(written(folder, 'listen = "[::1]:0"\ntoken_file = "mine"\nidle = "5 s"\n', ship))
     assert (told.relay, [stream.name for stream in told.streams]) == ("west", ["Trades"])
     assert (told.inbox, told.state, told.to) == (folder / "inbox", folder / "state", "https://root")
-    assert (told.token, told.ship_token, told.allow_plain) == ("mine", "theirs", True)
+    assert (told.token, told.ship_token, told.allow_plain) == (TOKEN, "their-own-token-above", True)
     assert (told.listen, told.idle_us, told.every_s, told.poll_s) == ("[::1]:0", 5_000_000, 2.0, 60.0)
     assert told.place_above(told.streams[0]) == "https://root"
 

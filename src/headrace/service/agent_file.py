@@ -25,6 +25,7 @@ from headrace.model.time import SECOND_US, parse_duration
 from headrace.service.job_file import INPUT, Key, Misfit, checked, duration, one_of, read_document, section, text
 from headrace.service.jobs import existing, from_here, located, source_of
 from headrace.service.scripts import check_report, read_functions, read_script, read_text
+from headrace.service.tokens import read_token
 from headrace.spark.inputs import Source
 
 UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
@@ -154,7 +155,7 @@ def read_agent_file(file: Path) -> AgentFile:
         files=source_of(file, told, "[source]") if kind == "files" else None,
         channel={} if kind == "files" else {"encoding": "json", **values},
         functions=None if functions is None else existing(file, folder / functions, "functions"),
-        token=None if token_file is None else read_text(str(existing(file, folder / token_file, "token_file"))).strip(),
+        token=None if token_file is None else read_token(existing(file, folder / token_file, "token_file")),
         allow_plain=ship.get("allow_plain", False),
         pace=Pace(**pace),
     )

@@ -29,6 +29,7 @@ from headrace.service.job_file import (
 )
 from headrace.service.job_file import value_of as checked_value
 from headrace.service.scripts import check_report, read_functions, read_script, read_text
+from headrace.service.tokens import read_token
 from headrace.spark.directory import check_free
 from headrace.spark.disk import check_writable, local_path
 from headrace.spark.edges import kept_sample
@@ -100,7 +101,7 @@ def read_job(file: Path) -> Job:
         streams={name.lower(): source_from(file, found, f"[streams.{name}]") for name, found in streams.items()},
         edges={name.lower(): edges_of(folder, found) for name, found in streams.items() if "edges" in found},
         listen=edges.get("listen"),
-        token=None if token_file is None else read_text(str(existing(file, folder / token_file, "token_file"))).strip(),
+        token=None if token_file is None else read_token(existing(file, folder / token_file, "token_file")),
         tables=sources(file, document.get("tables", {}), "tables"),
         sinks=tuple(sink_of(file, each) for each in document.get("sinks", [])),
         engine=checked(file, document.get("engine", {}), ENGINE, "[engine]"),

@@ -32,6 +32,7 @@ from headrace.edge.exchange import DirectoryExchange
 from headrace.edge.frames import MOST_BYTES, FrameError, StrangerError, from_bytes
 from headrace.edge.http_exchange import FRAME_TYPE, is_loopback
 from headrace.model.errors import UsageError
+from headrace.service.tokens import check_token
 from headrace.spark.disk import DamagedError, digest
 from headrace.spark.disk import FullError as DiskError
 
@@ -83,6 +84,8 @@ def serve(
     if token is None and not is_loopback(host):
         problem = f"without a token frames are taken from this machine only, not at {address}"
         raise UsageError("token", problem, hint="name a file with a token in it, or listen at 127.0.0.1")
+    if token is not None:
+        check_token(token, f"the listener at {address}")
     named = {name.lower(): exchange for name, exchange in streams.items()}
     try:
         return Server(Listening(host, port, named, token, most_bytes))

@@ -15,6 +15,7 @@ from headrace.service.agent_file import URL, boolean, name, seconds
 from headrace.service.job_file import Key, Misfit, checked, duration, read_document, section, text, texts
 from headrace.service.jobs import existing, from_here, located
 from headrace.service.scripts import check_report, read_functions, read_script, read_text
+from headrace.service.tokens import read_token
 
 
 def names(value: Any) -> tuple[str, ...]:
@@ -95,11 +96,7 @@ def read_relay_file(file: Path) -> RelayFile:
 def token_in(file: Path, document: Mapping[str, Any]) -> str | None:
     if "token_file" not in document:
         return None
-    path = existing(file, file.absolute().parent / document["token_file"], "token_file")
-    token = read_text(str(path)).strip()
-    if not token or not token.isascii() or not token.isprintable():
-        raise UsageError("token", f"{path} has no token in it: one line of printable ASCII")
-    return token
+    return read_token(existing(file, file.absolute().parent / document["token_file"], "token_file"))
 
 
 def streams_of(file: Path, document: Mapping[str, Any]) -> tuple[Stream, ...]:
