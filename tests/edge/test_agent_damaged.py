@@ -16,7 +16,7 @@ from headrace.edge.orders import Orders
 from headrace.edge.running import Mode
 from headrace.edge.sources import FileSource
 from headrace.edge.spool import Spool
-from headrace.service.receiving import serve
+from headrace.service.receiving import Inlet, serve
 from headrace.spark.disk import DamagedError
 from headrace.spark.inputs import Source
 from tests.edge.agents import (
@@ -103,7 +103,7 @@ class Counting(HttpExchange):
 def test_a_frame_that_is_refused_is_told_once(tmp_path: Path) -> None:
     upper(tmp_path).publish(Orders("r"))
     write_files(tmp_path, 1)
-    server = serve({"r": upper(tmp_path)}, "127.0.0.1:0", None, most_bytes=10)
+    server = serve([Inlet("r", upper(tmp_path), STREAM.skew_us)], "127.0.0.1:0", None, most_bytes=10)
     server.start()
     told: list[str] = []
     spool = Spool(tmp_path / "state", EDGE, "r")

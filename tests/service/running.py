@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from headrace.edge.exchange import DirectoryExchange
+from headrace.model.time import SECOND_US
 from headrace.service.main import main
+from headrace.service.receiving import Inlet, Server, serve
+from headrace.service.tokens import tokens_of
 
 TOKEN = "a-token-for-tests"
+
+
+def serve_stream(stream: str, exchange: DirectoryExchange, token: str = TOKEN, edge: str = "north") -> Server:
+    """Serve one stream on loopback, to one edge."""
+    return serve([Inlet(stream, exchange, SECOND_US)], "127.0.0.1:0", tokens_of([(edge, token)], "a test"))
 
 
 def write_token(path: Path, text: str = f"{TOKEN}\n", mode: int = 0o600) -> None:

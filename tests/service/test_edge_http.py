@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.service.receiving import serve
 from headrace.sql import format_stream
 from tests.edge.agents import (
     QUERIES,
@@ -18,7 +17,7 @@ from tests.edge.agents import (
     upper,
     write_files,
 )
-from tests.service.running import TOKEN, CommandLine, write_token
+from tests.service.running import CommandLine, serve_stream, write_token
 
 AGENT = """\
 edge = "north"
@@ -47,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 def test_frames_go_up_and_orders_come_down(headrace: CommandLine, folder: Path) -> None:
     orders = orders_for(QUERIES)
     upper(folder).publish(orders)
-    server = serve({"r": upper(folder)}, "127.0.0.1:0", TOKEN)
+    server = serve_stream("r", upper(folder))
     server.start()
     try:
         (folder / "agent.toml").write_text(AGENT.format(address=server.address, patience="60 s"))
@@ -61,7 +60,7 @@ def test_frames_go_up_and_orders_come_down(headrace: CommandLine, folder: Path) 
 
 
 def test_a_wrong_token_is_told(headrace: CommandLine, folder: Path) -> None:
-    server = serve({"r": upper(folder)}, "127.0.0.1:0", "another-token-than-that")
+    server = serve_stream("r", upper(folder), "another-token-than-that")
     server.start()
     try:
         (folder / "agent.toml").write_text(AGENT.format(address=server.address, patience="300 ms"))
@@ -75,7 +74,7 @@ def test_a_wrong_token_is_told(headrace: CommandLine, folder: Path) -> None:
 
 
 def test_nobody_above_is_told(headrace: CommandLine, folder: Path) -> None:
-    server = serve({"r": upper(folder)}, "127.0.0.1:0", TOKEN)
+    server = serve_stream("r", upper(folder))
     address = server.address
     server.stop()
     (folder / "agent.toml").write_text(AGENT.format(address=address, patience="300 ms"))
@@ -85,17 +84,17 @@ def test_nobody_above_is_told(headrace: CommandLine, folder: Path) -> None:
     assert "hint: start what is above first" in outcome.err
 
 
-def test_an_edge_that_is_not_listed_keeps_its_frames(headrace: CommandLine, folder: Path) -> None:
+def test_an_edge_that_is_not_listed_reads_nothing(headrace: CommandLine, folder: Path) -> None:
     upper(folder).publish(orders_for(QUERIES))
     upper(folder).admit(["south"])
-    server = serve({"r": upper(folder)}, "127.0.0.1:0", TOKEN)
+    server = serve_stream("r", upper(folder))
     server.start()
     try:
         (folder / "agent.toml").write_text(AGENT.format(address=server.address, patience="300 ms"))
         outcome = headrace("edge", folder / "agent.toml", "--bounded", "--quiet")
         assert outcome.status == 1
         assert """there is no edge 'north' in edges = ["south"]: add it""" in outcome.err
-        assert "wait in the spool" in outcome.err
+        assert "there are no orders for this edge" in outcome.err
         assert not received(folder)
         upper(folder).admit(["north", "south"])
         assert headrace("edge", folder / "agent.toml", "--bounded", "--quiet").status == 0

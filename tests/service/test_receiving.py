@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,23 @@ import pytest
 
 from headrace.edge import exchange as exchanges
 from headrace.edge.exchange import DirectoryExchange, FullError
-from headrace.edge.frames import Frame, Header, to_bytes
+from headrace.edge.frames import Frame, Header, Member, to_bytes
 from headrace.edge.http_exchange import FRAME_TYPE, HttpExchange, UnreachableError
 from headrace.edge.orders import Orders
 from headrace.model.errors import DataError, UsageError
+from headrace.model.time import SECOND_US
 from headrace.service import receiving
-from headrace.service.receiving import Server, serve
+from headrace.service.receiving import Inlet, Server, serve
+from headrace.service.tokens import tokens_of
 from tests.edge.test_relay import ORDERS, sent
 
-TOKEN = "secret-of-the-relay"
+TOKEN, SOUTH = "secret-of-the-north", "secret-of-the-south"
 FRAME = Frame(Header("north", 1, 1, "Trades", None))
 Started = Callable[..., Server]
+
+
+def inlets_of(inbox: DirectoryExchange, other: DirectoryExchange) -> list[Inlet]:
+    return [Inlet("Trades", inbox, SECOND_US), Inlet("two words/é", other, SECOND_US)]
 
 
 @pytest.fixture
@@ -38,8 +45,9 @@ def started(inbox: DirectoryExchange, tmp_path: Path) -> Iterator[Started]:
     servers: list[Server] = []
 
     def start(token: str | None = None, **options: Any) -> Server:
-        streams = {"Trades": inbox, "two words/é": DirectoryExchange(tmp_path / "other")}
-        servers.append(serve(streams, "127.0.0.1:0", token, **options))
+        inlets = inlets_of(inbox, DirectoryExchange(tmp_path / "other"))
+        tokens = None if token is None else tokens_of([("north", token), ("south", SOUTH)], "a test")
+        servers.append(serve(inlets, "127.0.0.1:0", tokens, **options))
         servers[-1].start()
         return servers[-1]
 
@@ -117,12 +125,65 @@ def test_a_token_opens_the_door(started: Started) -> None:
     with closing(client(server, TOKEN)) as exchange:
         exchange.put(FRAME.header, to_bytes(FRAME))
         assert exchange.orders() is None
-    for token in (None, "another", TOKEN + "x"):
+    for token in (None, "another", TOKEN + "x", TOKEN[:-1]):
         with closing(client(server, token)) as exchange:
             with pytest.raises(UsageError, match="another token"):
                 exchange.put(FRAME.header, to_bytes(FRAME))
             with pytest.raises(UsageError, match="another token"):
                 exchange.orders()
+
+
+def test_an_edge_speaks_for_itself_only(started: Started, inbox: DirectoryExchange) -> None:
+    server = started(TOKEN)
+    forged = Header("south", 1, 1, "Trades", None)
+    assert posted(server, to_bytes(Frame(forged)), Authorization=f"Bearer {TOKEN}") == (
+        403,
+        "the token is of the edge 'north', the frame is of another",
+    )
+    assert not list(inbox.waiting())
+    assert posted(server, to_bytes(Frame(forged)), Authorization=f"Bearer {SOUTH}") == (200, "")
+
+
+def test_orders_are_for_the_edges_of_a_stream(started: Started, inbox: DirectoryExchange) -> None:
+    inbox.publish(ORDERS)
+    inbox.admit(["south"])
+    server, name = started(TOKEN), inbox.keep_table(b"a table")
+    for path in ("/orders/Trades", f"/tables/Trades/{name}"):
+        assert asked(server, "GET", path, Authorization=f"Bearer {TOKEN}")[0] == 403
+        assert asked(server, "GET", path, Authorization=f"Bearer {SOUTH}")[0] == 200
+
+
+NOW_US = 1_700_000_000 * SECOND_US
+
+
+@pytest.mark.parametrize(
+    "ahead",
+    [
+        {"incarnation": NOW_US + SECOND_US + 1},
+        {"incarnation": 2**62 - 1},
+        {"watermark_us": 2**62},
+        {"lowest_us": 0, "highest_us": NOW_US + SECOND_US + 1},
+        {"members": {"far": Member(None, NOW_US + SECOND_US + 1, None)}},
+        {"members": {"far": Member(None, None, 2**62)}},
+    ],
+)
+def test_times_that_have_not_come_are_refused(
+    started: Started, inbox: DirectoryExchange, ahead: dict[str, Any]
+) -> None:
+    now_us = NOW_US
+    server = started(clock=lambda: now_us)
+    header = replace(Header("south", NOW_US, 1, "Trades", None, ended=True), **ahead)
+    status, error = posted(server, to_bytes(Frame(header)))
+    assert (status, "ahead of the clock here; SKEW of the stream allows 1 s" in error) == (403, True)
+    assert not list(inbox.waiting())
+    now_us = 2**62
+    assert posted(server, to_bytes(Frame(header))) == (200, ""), "an edge with such a clock waits, and loses nothing"
+
+
+def test_a_clock_may_be_ahead_by_the_skew(started: Started) -> None:
+    latest_us = NOW_US + SECOND_US
+    header = Header("south", latest_us, 1, "Trades", None, watermark_us=latest_us, lowest_us=0, highest_us=latest_us)
+    assert posted(started(clock=lambda: NOW_US), to_bytes(Frame(header))) == (200, "")
 
 
 def test_a_full_inbox_says_so(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,19 +346,19 @@ def test_connections_have_a_limit(started: Started, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:0", "[::]:0", ":0", "example.org:0"])
 def test_only_this_machine_comes_without_a_token(inbox: DirectoryExchange, address: str) -> None:
     with pytest.raises(UsageError, match="without a token") as refused:
-        serve({"Trades": inbox}, address, None)
+        serve([Inlet("Trades", inbox, 0)], address, None)
     assert refused.value.code == "token"
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:x", ""])
 def test_an_address_has_a_host_and_a_port(inbox: DirectoryExchange, address: str) -> None:
     with pytest.raises(UsageError, match="is no address"):
-        serve({"Trades": inbox}, address, None)
+        serve([Inlet("Trades", inbox, 0)], address, None)
 
 
 def test_an_address_in_use_is_told(started: Started, inbox: DirectoryExchange) -> None:
     with pytest.raises(UsageError, match="can't listen"):
-        serve({"Trades": inbox}, started().address, None)
+        serve([Inlet("Trades", inbox, 0)], started().address, None)
 
 
 def test_a_token_does_not_travel_in_the_open() -> None:

@@ -21,10 +21,9 @@ from headrace.edge.http_exchange import HttpExchange
 from headrace.edge.ledger import EdgeState, Verdict, decide, taken
 from headrace.edge.orders import Orders
 from headrace.model.errors import UsageError
-from headrace.service.receiving import serve
 from headrace.service.relay_file import read_relay_file
 from tests.edge.test_relay import ORDERS, OTHER_PLAN, ROWS, Edge, check_all_arrived, sent
-from tests.service.running import TOKEN, CommandLine, write_token
+from tests.service.running import TOKEN, CommandLine, serve_stream, write_token
 
 SCHEMA = "CREATE STREAM Trades (t TIMESTAMP, sym STRING, price DOUBLE, size BIGINT) EVENT TIME t IDLE '60 s';"
 KEYS = """\
@@ -88,7 +87,7 @@ def test_what_is_there_is_combined_and_sent(headrace: CommandLine, folder: Path)
 def test_over_http_above_and_with_a_token(headrace: CommandLine, folder: Path) -> None:
     write_token(folder / "token")
     above = DirectoryExchange(folder / "above" / "Trades")
-    server = serve({"Trades": above}, "127.0.0.1:0", TOKEN)
+    server = serve_stream("Trades", above, edge="west")
     server.start()
     path = written(folder, ship=f'[ship]\nto = "http://{server.address}"\ntoken_file = "token"\n')
     put(DirectoryExchange(folder / "inbox" / "Trades"), *(frame for each in sent() for frame in each))
@@ -210,13 +209,15 @@ def test_a_file_that_can_not_be_right_is_refused(folder: Path, old: str, new: st
 
 
 def test_a_file_is_read_in_full(folder: Path) -> None:
-    write_token(folder / "mine")
+    write_token(folder / "mine", f"edge north {TOKEN}\nedge east the-token-of-the-east\n")
     write_token(folder / "theirs", "their-own-token-above")
     ship = '[ship]\nto = "https://root"\ntoken_file = "theirs"\nallow_plain = true\nevery = "2 s"\npoll = "1 min"\n'
     told = read_relay_file(written(folder, 'listen = "[::1]:0"\ntoken_file = "mine"\nidle = "5 s"\n', ship))
     assert (told.relay, [stream.name for stream in told.streams]) == ("west", ["Trades"])
     assert (told.inbox, told.state, told.to) == (folder / "inbox", folder / "state", "https://root")
-    assert (told.token, told.ship_token, told.allow_plain) == (TOKEN, "their-own-token-above", True)
+    assert told.tokens is not None
+    assert [told.tokens.find_edge(token) for token in (TOKEN, "the-token-of-the-east")] == ["north", "east"]
+    assert (told.ship_token, told.allow_plain) == ("their-own-token-above", True)
     assert (told.listen, told.idle_us, told.every_s, told.poll_s) == ("[::1]:0", 5_000_000, 2.0, 60.0)
     assert told.place_above(told.streams[0]) == "https://root"
 

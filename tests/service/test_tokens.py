@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.edge.exchange import DirectoryExchange
 from headrace.model.errors import UsageError
 from headrace.service.agent_file import read_agent_file
 from headrace.service.jobs import read_job
-from headrace.service.receiving import serve
 from headrace.service.relay_file import read_relay_file
+from headrace.service.tokens import Tokens, digest_of, read_tokens, tokens_of
 from tests.service.running import TOKEN, write_token
 
 SCHEMA = "CREATE STREAM Trades (t TIMESTAMP, sym TEXT) EVENT TIME t;"
@@ -81,11 +80,6 @@ def test_what_is_no_token_is_refused(read: Callable[[], object], tmp_path: Path,
     assert not text.strip() or text.strip() not in str(refused.value), "a secret is not shown"
 
 
-def test_a_token_is_read_without_the_space_around_it(read: Callable[[], object], tmp_path: Path) -> None:
-    write_token(tmp_path / "token", f"{TOKEN}\n")
-    assert TOKEN in str(read())
-
-
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
 def test_a_file_that_others_can_read_is_reported(
     read: Callable[[], object], tmp_path: Path, mode: int, caplog: pytest.LogCaptureFixture
@@ -108,6 +102,64 @@ def test_a_private_file_is_not_reported(
 
 
 @pytest.mark.parametrize("token", ["", " ", "x" * 15])
-def test_a_server_refuses_a_token_that_is_none(tmp_path: Path, token: str) -> None:
+def test_a_listener_refuses_a_token_that_is_none(token: str) -> None:
     with pytest.raises(UsageError, match="token"):
-        serve({"Trades": DirectoryExchange(tmp_path)}, "127.0.0.1:0", token)
+        tokens_of([("north", token)], "a test")
+    assert Tokens({digest_of(token): "north"}).find_edge(token) is None
+
+
+# A line for each edge
+
+LINES = """
+edge north the-token-of-the-north
+  edge south   the-token-of-the-south
+
+edge north the-next-one-of-the-north
+"""
+
+
+def read_lines(folder: Path, text: str, *edges: str) -> Tokens:
+    write_token(folder / "token", text)
+    return read_tokens(folder / "token", edges)
+
+
+def test_each_edge_has_its_token(tmp_path: Path) -> None:
+    tokens = read_lines(tmp_path, LINES, "north", "south")
+    assert tokens.find_edge("the-token-of-the-north") == tokens.find_edge("the-next-one-of-the-north") == "north"
+    assert tokens.find_edge("the-token-of-the-south") == "south"
+    assert tokens.find_edge("the-token-of-the-sout") is None
+
+
+def test_one_token_will_do_for_one_edge(tmp_path: Path) -> None:
+    assert read_lines(tmp_path, f"{TOKEN}\n", "north").find_edge(TOKEN) == "north"
+    with pytest.raises(UsageError, match="one token for 2 edges") as refused:
+        read_lines(tmp_path, f"{TOKEN}\n", "north", "south")
+    assert refused.value.hint == "write a line for each: edge north TOKEN"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("user south the-token-of-the-south", "line 2: this is not 'edge NAME TOKEN'"),
+        ("the-token-of-the-south", "line 2: this is not"),
+        ("edge south", "line 2: this is not"),
+        ("edge south the token of the south", "line 2: this is not"),
+        ("edge suoth the-token-of-the-south", "line 2: there is no edge 'suoth'"),
+        ("edge south too-short", "line 2: a token has at least 16 bytes"),
+        ("edge south the-token-of-the-north", "'north' and 'south' have the same token"),
+    ],
+)
+def test_a_line_that_is_none_is_named(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as refused:
+        read_lines(tmp_path, f"edge north the-token-of-the-north\n{line}\n", "north", "south")
+    assert "the-token" not in str(refused.value), "a secret is not shown"
+
+
+def test_a_job_has_the_edges_of_all_its_streams(tmp_path: Path) -> None:
+    (tmp_path / "schema.sql").write_text(SCHEMA)
+    (tmp_path / "queries.sql").write_text("")
+    (tmp_path / "job.toml").write_text(f'{JOB}[streams.Quotes]\nedges = ["north", "south"]\n')
+    write_token(tmp_path / "token", LINES)
+    tokens = read_job(tmp_path / "job.toml").tokens
+    assert tokens is not None
+    assert tokens.find_edge("the-token-of-the-south") == "south"

@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from headrace.edge.frames import Header, Member, Position, Rows
+from headrace.edge.frames import FrameError, Header, Member, Position, Rows
+from headrace.model.errors import DataError
+from headrace.model.time import SECOND_US
 
 MOST_INCARNATIONS = 16
 """So many are remembered of an edge; frames of one older than those are refused."""
@@ -94,6 +96,38 @@ def decide(ledger: Ledger, header: Header) -> Decision:
 
 def taken(ledger: Ledger, header: Header, size: int) -> dict[str, EdgeState]:
     return {**ledger, header.edge: ledger.get(header.edge, EdgeState()).after(header, size)}
+
+
+# Against frames that would shut out those that follow
+
+
+class AheadError(FrameError):
+    """A frame with a time that has not come yet."""
+
+    def __init__(self, what: str, ahead_us: int, skew_us: int) -> None:
+        ahead, skew = f"{ahead_us / SECOND_US:,.0f} s ahead of the clock here", f"{skew_us / SECOND_US:,g} s"
+        hint = "set the clock of the edge"
+        DataError.__init__(self, "refused", f"{what} is {ahead}; SKEW of the stream allows {skew}", hint=hint)
+
+
+def check_times(header: Header, now_us: int, skew_us: int) -> None:
+    """Raise an AheadError if an incarnation, watermark or event time is above the clock plus the skew.
+
+    An edge whose ledger has such an incarnation could not be heard any more, and a watermark never goes back.
+    """
+    times_us = {"the start of the edge": header.incarnation, **marks_of("the frame", header)}
+    for name, member in header.members.items():
+        times_us |= marks_of(f"edge '{name}' in the frame", member)
+    for what, time_us in times_us.items():
+        if time_us is not None and time_us > now_us + skew_us:
+            raise AheadError(what, time_us - now_us, skew_us)
+
+
+def marks_of(owner: str, marks: Header | Member) -> dict[str, int | None]:
+    return {
+        f"the watermark of {owner}": marks.watermark_us,
+        f"the highest event time of {owner}": marks.highest_us,
+    }
 
 
 # As JSON

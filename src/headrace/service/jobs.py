@@ -29,7 +29,7 @@ from headrace.service.job_file import (
 )
 from headrace.service.job_file import value_of as checked_value
 from headrace.service.scripts import check_report, read_functions, read_script, read_text
-from headrace.service.tokens import read_token
+from headrace.service.tokens import Tokens, read_tokens
 from headrace.spark.directory import check_free
 from headrace.spark.disk import check_writable, local_path
 from headrace.spark.edges import kept_sample
@@ -71,7 +71,7 @@ class Job:
     """A stream whose rows are all at edges has no source."""
     edges: Mapping[str, EdgeInput] = field(default_factory=dict)
     listen: str | None = None
-    token: str | None = None
+    tokens: Tokens | None = None
     tables: Mapping[str, Source] = field(default_factory=dict)
     sinks: tuple[Mapping[str, Any], ...] = ()
     engine: Mapping[str, Any] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def read_job(file: Path) -> Job:
     functions = document.get("functions")
     streams = {name: stream_section(file, value, f"[streams.{name}]") for name, value in document["streams"].items()}
     edges = checked(file, document.get("edges", {}), EDGES, "[edges]")
-    token_file = edges.get("token_file")
+    inputs = {name.lower(): edges_of(folder, found) for name, found in streams.items() if "edges" in found}
     return Job(
         file=file,
         schema=existing(file, folder / document["schema"], "schema"),
@@ -99,15 +99,23 @@ def read_job(file: Path) -> Job:
         master=document.get("master", MASTER),
         trigger=document.get("trigger", TRIGGER),
         streams={name.lower(): source_from(file, found, f"[streams.{name}]") for name, found in streams.items()},
-        edges={name.lower(): edges_of(folder, found) for name, found in streams.items() if "edges" in found},
+        edges=inputs,
         listen=edges.get("listen"),
-        token=None if token_file is None else read_token(existing(file, folder / token_file, "token_file")),
+        tokens=tokens_in(file, edges, [edge for sent in inputs.values() for edge in sent.names]),
         tables=sources(file, document.get("tables", {}), "tables"),
         sinks=tuple(sink_of(file, each) for each in document.get("sinks", [])),
         engine=checked(file, document.get("engine", {}), ENGINE, "[engine]"),
         quotas=Quotas(**checked(file, document.get("quotas", {}), QUOTAS, "[quotas]")),
         spark=settings_of(file, document.get("spark", {}), "[spark]"),
     )
+
+
+def tokens_in(file: Path, document: Mapping[str, Any], edges: Iterable[str]) -> Tokens | None:
+    """The tokens of the edges that send here, if a section names the file with them."""
+    if "token_file" not in document:
+        return None
+    path = existing(file, file.absolute().parent / document["token_file"], "token_file")
+    return read_tokens(path, tuple(dict.fromkeys(edges)))
 
 
 def located(folder: Path, text: str) -> Path:
@@ -140,10 +148,10 @@ def edges_of(folder: Path, found: Mapping[str, Any]) -> EdgeInput:
     return EdgeInput(found["edges"], frames, found.get("push", "partials"))
 
 
-def exchanges_of(job: Job, catalog: Catalog) -> dict[str, Path]:
-    """The directories that frames come to, by the names of their streams."""
-    found = {stream.name: job.edges.get(stream.name.lower()) for stream in catalog.streams}
-    return {name: sent.frames or job.state / name / "exchange" for name, sent in found.items() if sent is not None}
+def exchanges_of(job: Job, catalog: Catalog) -> dict[Stream, Path]:
+    """The directories that frames of streams come to."""
+    found = {stream: job.edges.get(stream.name.lower()) for stream in catalog.streams}
+    return {each: sent.frames or job.state / each.name / "exchange" for each, sent in found.items() if sent is not None}
 
 
 def source_from(file: Path, found: Mapping[str, Any], where: str) -> Source | None:

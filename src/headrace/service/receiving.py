@@ -10,7 +10,6 @@ Nothing that a client says is part of a path of the file system: streams are loo
 
 from __future__ import annotations
 
-import hmac
 import io
 import json
 import logging
@@ -19,20 +18,21 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from headrace.edge import exchange as exchanges
 from headrace.edge.exchange import DirectoryExchange
 from headrace.edge.frames import MOST_BYTES, FrameError, StrangerError, from_bytes
 from headrace.edge.http_exchange import FRAME_TYPE, is_loopback
+from headrace.edge.ledger import check_times
 from headrace.model.errors import UsageError
-from headrace.service.tokens import check_token
+from headrace.service.tokens import Tokens
 from headrace.spark.disk import DamagedError, digest
 from headrace.spark.disk import FullError as DiskError
 
@@ -51,6 +51,18 @@ LENGTH, TABLE = re.compile(r"[0-9]{1,18}"), re.compile(r"[0-9a-f]{32}")
 BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % RETRY_S
 )
+
+
+class Inlet(NamedTuple):
+    """Where the frames of a stream go, and how far their times may be ahead of the clock."""
+
+    stream: str
+    exchange: DirectoryExchange
+    skew_us: int
+
+
+def clock_us() -> int:
+    return time.time_ns() // 1_000
 
 
 class Server:
@@ -77,18 +89,21 @@ class Server:
 
 
 def serve(
-    streams: Mapping[str, DirectoryExchange], address: str, token: str | None, *, most_bytes: int = MOST_BYTES
+    inlets: Iterable[Inlet],
+    address: str,
+    tokens: Tokens | None,
+    *,
+    most_bytes: int = MOST_BYTES,
+    clock: Callable[[], int] = clock_us,
 ) -> Server:
     """A server at host:port, with a directory for each stream. Only this machine may come without a token."""
     host, port = split_address(address)
-    if token is None and not is_loopback(host):
+    if tokens is None and not is_loopback(host):
         problem = f"without a token frames are taken from this machine only, not at {address}"
         raise UsageError("token", problem, hint="name a file with a token in it, or listen at 127.0.0.1")
-    if token is not None:
-        check_token(token, f"the listener at {address}")
-    named = {name.lower(): exchange for name, exchange in streams.items()}
+    named = {inlet.stream.lower(): inlet for inlet in inlets}
     try:
-        return Server(Listening(host, port, named, token, most_bytes))
+        return Server(Listening(host, port, named, tokens, most_bytes, clock))
     except OSError as problem:
         raise UsageError("listen", f"can't listen at {address}: {problem.strerror or problem}") from None
 
@@ -108,11 +123,18 @@ class Listening(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(
-        self, host: str, port: int, streams: Mapping[str, DirectoryExchange], token: str | None, most_bytes: int
+        self,
+        host: str,
+        port: int,
+        streams: Mapping[str, Inlet],
+        tokens: Tokens | None,
+        most_bytes: int,
+        clock: Callable[[], int],
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.streams = streams
-        self.token = token
+        self.tokens = tokens
+        self.clock = clock
         self.most_bytes = most_bytes
         self.connections = threading.Semaphore(MOST_CONNECTIONS)
         self.opening = threading.Semaphore(MOST_OPENED)
@@ -212,8 +234,7 @@ class Handler(BaseHTTPRequestHandler):
             first, *rest = (unquote(part) for part in self.path.partition("?")[0].strip("/").split("/"))
             if first not in calls or len(rest) != ARGUMENTS[first]:
                 raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
-            if first != "health":
-                self.check_token()
+            self.edge = None if first == "health" else self.checked_edge()
             calls[first](*rest)
         except Refused as refused:
             self.drain()
@@ -226,20 +247,28 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(HTTPStatus.LENGTH_REQUIRED, "say how many bytes come: Content-Length")
         return int(text)
 
-    def check_token(self) -> None:
-        token = self.server.token
-        given = self.headers.get("Authorization", "")
-        if token is not None and not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+    def checked_edge(self) -> str | None:
+        """The edge whose token the client shows; None if none is asked for."""
+        if self.server.tokens is None:
+            return None
+        kind, _, token = self.headers.get("Authorization", "").partition(" ")
+        edge = self.server.tokens.find_edge(token) if kind == "Bearer" else None
+        if edge is None:
             raise Refused(HTTPStatus.UNAUTHORIZED, "the token is missing, or not the right one")
+        return edge
 
-    def exchange_of(self, stream: str) -> DirectoryExchange:
+    def inlet_of(self, stream: str) -> Inlet:
+        """Of a stream that the edge has to do with."""
         found = self.server.streams.get(stream.lower())
         if found is None:
             raise Refused(HTTPStatus.NOT_FOUND, "there is no such stream")
+        edges = found.exchange.edges()
+        if self.edge is not None and edges is not None and self.edge not in edges:
+            raise Refused(HTTPStatus.FORBIDDEN, StrangerError(self.edge, edges).message)
         return found
 
     def take_frame(self, stream: str) -> None:
-        exchange = self.exchange_of(stream)
+        inlet = self.inlet_of(stream)
         if self.headers.get("Content-Type") != FRAME_TYPE:
             raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a frame is {FRAME_TYPE}")
         if self.unread > self.server.most_bytes:
@@ -250,18 +279,21 @@ class Handler(BaseHTTPRequestHandler):
                 header = from_bytes(data, self.server.most_bytes).header
         except FrameError as problem:
             raise Refused(HTTPStatus.BAD_REQUEST, problem.message) from None
-        if self.server.streams.get(header.stream.lower()) is not exchange:
+        if self.server.streams.get(header.stream.lower()) is not inlet:
             raise Refused(HTTPStatus.BAD_REQUEST, "the frame is of another stream")
+        if self.edge not in (None, header.edge):
+            raise Refused(HTTPStatus.FORBIDDEN, f"the token is of the edge '{self.edge}', the frame is of another")
         try:
-            exchange.put(header, data)
-        except StrangerError as problem:
+            check_times(header, self.server.clock(), inlet.skew_us)
+            inlet.exchange.put(header, data)
+        except FrameError as problem:
             raise Refused(HTTPStatus.FORBIDDEN, problem.message) from None
         except (exchanges.FullError, DiskError):
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "there is no room for frames now") from None
         self.answer(HTTPStatus.OK, b"{}")
 
     def give_orders(self, stream: str) -> None:
-        text = self.exchange_of(stream).orders_text()
+        text = self.inlet_of(stream).exchange.orders_text()
         if text is None:
             self.answer(HTTPStatus.NO_CONTENT, b"")
             return
@@ -273,7 +305,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(HTTPStatus.OK, data, ETag=tag)
 
     def give_table(self, stream: str, name: str) -> None:
-        exchange = self.exchange_of(stream)
+        exchange = self.inlet_of(stream).exchange
         if not TABLE.fullmatch(name):
             raise Refused(HTTPStatus.NOT_FOUND, "there is no such table")
         try:

@@ -13,9 +13,9 @@ from headrace.model.schema import Stream
 from headrace.model.time import parse_duration
 from headrace.service.agent_file import URL, boolean, name, seconds
 from headrace.service.job_file import Key, Misfit, checked, duration, read_document, section, text, texts
-from headrace.service.jobs import existing, from_here, located
+from headrace.service.jobs import existing, from_here, located, tokens_in
 from headrace.service.scripts import check_report, read_functions, read_script, read_text
-from headrace.service.tokens import read_token
+from headrace.service.tokens import Tokens, read_token
 
 
 def names(value: Any) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class RelayFile:
     to: Path | str
     idle_us: int | None = None
     listen: str | None = None
-    token: str | None = None
+    tokens: Tokens | None = None
     ship_token: str | None = None
     allow_plain: bool = False
     every_s: float = 1.0
@@ -86,7 +86,7 @@ def read_relay_file(file: Path) -> RelayFile:
         to=ship["to"] if ship["to"].startswith(URL) else located(folder, ship["to"]),
         idle_us=parse_duration(document["idle"]) if "idle" in document else None,
         listen=document.get("listen"),
-        token=token_in(file, document),
+        tokens=tokens_in(file, document, document["edges"]),
         ship_token=token_in(file, ship),
         **{f"{key}_s": ship[key] for key in ("every", "poll") if key in ship},
         **{key: ship[key] for key in ("allow_plain",) if key in ship},

@@ -17,7 +17,7 @@ from headrace.model.time import parse_duration
 from headrace.service.failures import is_lost, translated
 from headrace.service.jobs import Job, check_inputs, check_outputs, engine_of, exchanges_of, read_job, script_of
 from headrace.service.live import REFRESH_S, say, summarise, watching
-from headrace.service.receiving import Server, serve
+from headrace.service.receiving import Inlet, Server, serve
 from headrace.service.working import Work, stopped_by_signals
 
 if TYPE_CHECKING:
@@ -84,8 +84,9 @@ def bound(job: Job, catalog: Catalog) -> Iterator[Server | None]:
     if job.listen is None:
         yield None
         return
-    exchanges = {name: DirectoryExchange(path) for name, path in exchanges_of(job, catalog).items()}
-    server = serve(exchanges, job.listen, job.token)
+    exchanges = exchanges_of(job, catalog).items()
+    inlets = [Inlet(stream.name, DirectoryExchange(path), stream.skew_us) for stream, path in exchanges]
+    server = serve(inlets, job.listen, job.tokens)
     try:
         yield server
     finally:
