@@ -212,11 +212,14 @@ def test_a_file_is_read_in_full(folder: Path) -> None:
     write_token(folder / "mine", f"edge north {TOKEN}\nedge east the-token-of-the-east\n")
     write_token(folder / "theirs", "their-own-token-above")
     ship = '[ship]\nto = "https://root"\ntoken_file = "theirs"\nallow_plain = true\nevery = "2 s"\npoll = "1 min"\n'
-    told = read_relay_file(written(folder, 'listen = "[::1]:0"\ntoken_file = "mine"\nidle = "5 s"\n', ship))
+    told = read_relay_file(
+        written(folder, 'listen = "[::1]:0"\ntoken_file = "mine"\nhosts = "west.example"\nidle = "5 s"\n', ship)
+    )
     assert (told.relay, [stream.name for stream in told.streams]) == ("west", ["Trades"])
     assert (told.inbox, told.state, told.to) == (folder / "inbox", folder / "state", "https://root")
     assert told.tokens is not None
     assert [told.tokens.find_edge(token) for token in (TOKEN, "the-token-of-the-east")] == ["north", "east"]
+    assert told.hosts == ("west.example",)
     assert (told.ship_token, told.allow_plain) == ("their-own-token-above", True)
     assert (told.listen, told.idle_us, told.every_s, told.poll_s) == ("[::1]:0", 5_000_000, 2.0, 60.0)
     assert told.place_above(told.streams[0]) == "https://root"
@@ -226,6 +229,18 @@ def test_a_relay_that_others_reach_wants_a_token(headrace: CommandLine, folder: 
     outcome = headrace("relay", written(folder, 'listen = "0.0.0.0:0"\n'), "--once")
     assert outcome.status == 1
     assert "without a token" in outcome.err
+
+
+def test_only_who_listens_needs_a_web_server(
+    headrace: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    for module in ("connections", "receiving"):
+        monkeypatch.delitem(sys.modules, f"headrace.service.{module}")
+    assert headrace("relay", written(folder), "--once").status == 0
+    outcome = headrace("relay", written(folder, 'listen = "127.0.0.1:0"\n'), "--once")
+    assert outcome.status == 1
+    assert "This needs uvicorn, which is not installed: pip install 'headrace[service]'." in outcome.err
 
 
 def test_one_relay_at_a_time(headrace: CommandLine, folder: Path) -> None:

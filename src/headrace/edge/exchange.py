@@ -27,6 +27,8 @@ WHOLE = "[!.]*.frame"
 """Files that are being written begin with a dot."""
 MOST_WAITING = 10_000
 """Frames in a directory: more are not taken in, so that an edge keeps them until there is room."""
+MIN_SHARE = 16
+"""Each edge that may send has an equal share of them, and at least so many."""
 ABANDONED_S = 3_600
 """Nobody writes on a file for so long. Who does all the same is told that it is gone, and writes it again."""
 
@@ -64,8 +66,10 @@ class DirectoryExchange:
             edges = self.edges()
         if edges is not None and header.edge not in edges:
             raise StrangerError(header.edge, edges)
-        if sum(1 for _ in self.root.glob(WHOLE)) >= MOST_WAITING:
-            raise FullError("frames-waiting", f"{self.root} has {MOST_WAITING} frames that nobody has taken")
+        share = MOST_WAITING if edges is None else max(MOST_WAITING // max(len(edges), 1), MIN_SHARE)
+        mine = WHOLE if edges is None else f"{header.edge}~*.frame"
+        if sum(1 for _ in self.root.glob(mine)) >= share:
+            raise FullError("frames-waiting", f"{self.root} has {share} frames that nobody has taken")
         write_file(self.root / header.file_name, data)
 
     def edges(self) -> Collection[str] | None:

@@ -101,7 +101,7 @@ class HttpExchange:
             return answer
         if answer.status == 503:
             raise FullError("frames-waiting", f"{self.place} has no room for frames now", detail=answer.told)
-        if answer.status == 401:
+        if answer.status in (401, 429):
             raise UsageError("token", f"{self.place} wants another token", hint="is it the one in its token_file?")
         raise DataError("refused", f"{self.place} refused {method} {path}: {answer.told}")
 

@@ -113,7 +113,7 @@ STREAM: Mapping[str, Key] = {
     "frames": Key(text),
     "push": Key(one_of(*PUSHES)),
 }
-EDGES: Mapping[str, Key] = {"listen": Key(text), "token_file": Key(text)}
+EDGES: Mapping[str, Key] = {"listen": Key(text), "token_file": Key(text), "hosts": Key(texts)}
 SINK: Mapping[str, Key] = {"kind": Key(one_of(*SINK_KINDS), True), "path": Key(text), "rows": Key(at_least(1))}
 ENGINE: Mapping[str, Key] = {
     "reducers": Key(at_least(1)),

@@ -72,6 +72,7 @@ class Job:
     edges: Mapping[str, EdgeInput] = field(default_factory=dict)
     listen: str | None = None
     tokens: Tokens | None = None
+    hosts: tuple[str, ...] = ()
     tables: Mapping[str, Source] = field(default_factory=dict)
     sinks: tuple[Mapping[str, Any], ...] = ()
     engine: Mapping[str, Any] = field(default_factory=dict)
@@ -101,6 +102,7 @@ def read_job(file: Path) -> Job:
         streams={name.lower(): source_from(file, found, f"[streams.{name}]") for name, found in streams.items()},
         edges=inputs,
         listen=edges.get("listen"),
+        hosts=edges.get("hosts", ()),
         tokens=tokens_in(file, edges, [edge for sent in inputs.values() for edge in sent.names]),
         tables=sources(file, document.get("tables", {}), "tables"),
         sinks=tuple(sink_of(file, each) for each in document.get("sinks", [])),

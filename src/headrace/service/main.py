@@ -51,6 +51,9 @@ EXTRA_OF_PACKAGE: Mapping[str, str] = {
     "matplotlib": "plot",
     "polars": "bench",
     "duckdb": "bench",
+    "starlette": "service",
+    "uvicorn": "service",
+    "h11": "service",
 }
 
 

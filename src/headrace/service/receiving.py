@@ -10,21 +10,25 @@ Nothing that a client says is part of a path of the file system: streams are loo
 
 from __future__ import annotations
 
-import io
-import json
+import asyncio
+import ipaddress
 import logging
+import math
 import re
 import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from headrace.edge import exchange as exchanges
 from headrace.edge.exchange import DirectoryExchange
@@ -32,25 +36,24 @@ from headrace.edge.frames import MOST_BYTES, FrameError, StrangerError, from_byt
 from headrace.edge.http_exchange import FRAME_TYPE, is_loopback
 from headrace.edge.ledger import check_times
 from headrace.model.errors import UsageError
+from headrace.service.connections import Connection, Door, Limits
 from headrace.service.tokens import Tokens
 from headrace.spark.disk import DamagedError, digest
 from headrace.spark.disk import FullError as DiskError
 
 LOG = logging.getLogger(__name__)
-MOST_CONNECTIONS = 256
-MOST_OPENED = 2
+MAX_UNPACKED = 2
 """Frames that are unpacked at the same time: each may take many times its size."""
-IDLE_S = 30.0
-REQUEST_S = 300.0
-"""Whoever has not said a whole request by then goes."""
 RETRY_S = 2
-PIECE_BYTES = 1 << 16
-MOST_DRAINED = 1 << 20
+DRAIN_S = 5.0
+MAX_DRAIN_BYTES = 1 << 20
 """Of a body that is not wanted: so much is read, that the client may read the answer."""
-LENGTH, TABLE = re.compile(r"[0-9]{1,18}"), re.compile(r"[0-9a-f]{32}")
-BUSY = (
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % RETRY_S
-)
+PIECE_BYTES = 1 << 16
+STOP_S = 5
+MINUTE_S = 60.0
+MAX_ADDRESSES = 10_000
+TABLE = re.compile(r"[0-9a-f]{32}")
+HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?")
 
 
 class Inlet(NamedTuple):
@@ -65,27 +68,34 @@ def clock_us() -> int:
     return time.time_ns() // 1_000
 
 
-class Server:
-    """Answers in threads of its own between `start` and `stop`."""
+# The server
 
-    def __init__(self, listening: Listening) -> None:
-        self.listening = listening
-        self.thread = threading.Thread(target=listening.serve_forever, args=(0.1,), name="receiving", daemon=True)
 
-    @property
-    def address(self) -> str:
+class Server(uvicorn.Server):
+    """Answers in a thread of its own between `start` and `stop`."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+        super().__init__(config)
+        self.listener = listener
+        host, port = listener.getsockname()[:2]
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         """Host and port: the one it got, if it was to choose."""
-        host, port = self.listening.server_address[:2]
-        return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
+        self.is_ready = threading.Event()
+        self.thread = threading.Thread(target=self.run, args=([listener],), name="receiving", daemon=True)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_ready.set()
 
     def start(self) -> None:
         self.thread.start()
+        self.is_ready.wait(STOP_S)
 
     def stop(self) -> None:
         if self.thread.is_alive():
-            self.listening.shutdown()
+            self.should_exit = True
             self.thread.join()
-        self.listening.server_close()
+        self.listener.close()
 
 
 def serve(
@@ -93,19 +103,32 @@ def serve(
     address: str,
     tokens: Tokens | None,
     *,
+    hosts: Collection[str] = (),
+    limits: Limits | None = None,
     most_bytes: int = MOST_BYTES,
     clock: Callable[[], int] = clock_us,
 ) -> Server:
-    """A server at host:port, with a directory for each stream. Only this machine may come without a token."""
+    """Return a server at host:port, with a directory for each stream. Only this machine may come without a token.
+
+    `hosts` are names that clients know it by, besides localhost, addresses and the host of `address`.
+    """
     host, port = split_address(address)
     if tokens is None and not is_loopback(host):
         problem = f"without a token frames are taken from this machine only, not at {address}"
         raise UsageError("token", problem, hint="name a file with a token in it, or listen at 127.0.0.1")
-    named = {inlet.stream.lower(): inlet for inlet in inlets}
+    for name in hosts:
+        if ":" in name or not HOST.fullmatch(name):
+            raise UsageError(
+                "listen", f"'{name}' is no name of a host", hint="write it without a port: root.example.org"
+            )
+    door = Door(limits or Limits())
+    receiver = Receiver(inlets, tokens, {host, *hosts}, door, most_bytes, clock)
     try:
-        return Server(Listening(host, port, named, tokens, most_bytes, clock))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family, backlog=128)
     except OSError as problem:
         raise UsageError("listen", f"can't listen at {address}: {problem.strerror or problem}") from None
+    return Server(config_of(receiver.application(), door), listener)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -115,248 +138,244 @@ def split_address(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-class Listening(ThreadingHTTPServer):
-    """Connections beyond the limit are told to come again."""
+def config_of(application: Starlette, door: Door) -> uvicorn.Config:
+    """What clients say about themselves (X-Forwarded-For) is not believed, and what is no request is not logged."""
+    return uvicorn.Config(
+        application,
+        http=type("OwnConnection", (Connection,), {"door": door}),
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        headers=[("Server", "headrace")],
+        timeout_keep_alive=math.ceil(door.limits.idle_s),
+        timeout_graceful_shutdown=STOP_S,
+    )
 
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
+
+# What it answers
+
+
+class Receiver:
+    """The application. All but the work on files is done in the thread of the server."""
 
     def __init__(
         self,
-        host: str,
-        port: int,
-        streams: Mapping[str, Inlet],
+        inlets: Iterable[Inlet],
         tokens: Tokens | None,
+        hosts: Iterable[str],
+        door: Door,
         most_bytes: int,
         clock: Callable[[], int],
     ) -> None:
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self.streams = streams
+        self.inlets = {inlet.stream.lower(): inlet for inlet in inlets}
         self.tokens = tokens
-        self.clock = clock
+        self.hosts = {"localhost", *(host.lower() for host in hosts)}
+        self.door = door
         self.most_bytes = most_bytes
-        self.connections = threading.Semaphore(MOST_CONNECTIONS)
-        self.opening = threading.Semaphore(MOST_OPENED)
-        super().__init__((host, port), Handler)
+        self.clock = clock
+        self.bodies: Counter[str] = Counter()
+        self.wrong_tokens: Counter[str] = Counter()
+        self.wrong_since_s = time.monotonic()
+        self.unpacking = asyncio.Semaphore(MAX_UNPACKED)
+        self.turns: dict[str | None, asyncio.Semaphore] = {}
 
-    def server_bind(self) -> None:
-        """Without asking the network for the name of this machine, as HTTPServer does."""
-        TCPServer.server_bind(self)
+    def application(self) -> Starlette:
+        routes = [
+            Route("/frames/{stream:path}", self.take_frame, methods=["POST"]),
+            Route("/orders/{stream:path}", self.give_orders),
+            Route("/tables/{stream:path}/{name}", self.give_table),
+            Route("/health", self.give_health),
+        ]
+        handlers = {HTTPException: self.refuse, ClientDisconnect: self.give_up}
+        application = Starlette(routes=routes, exception_handlers=handlers)
+        application.router.redirect_slashes = False
+        return application
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self.connections.acquire(blocking=False):
-            super().process_request(request, client_address)
-            return
-        request.setblocking(False)
-        with suppress(OSError):
-            request.sendall(BUSY)
-        self.shutdown_request(request)
+    async def take_frame(self, request: Request) -> Response:
+        edge = self.check_client(request)
+        inlet = self.inlet_of(request, edge)
+        if "Transfer-Encoding" in request.headers or "Content-Length" not in request.headers:
+            raise HTTPException(411, "say how many bytes come: Content-Length")
+        if request.headers.get("Content-Type") != FRAME_TYPE:
+            raise HTTPException(415, f"a frame is {FRAME_TYPE}")
+        size = int(request.headers["Content-Length"])
+        if size > self.most_bytes:
+            raise HTTPException(413, f"a frame has at most {self.most_bytes:,} bytes")
+        with self.body_of(edge or address_of(request), size):
+            data = await self.read_body(request)
+            async with self.turns.setdefault(edge, asyncio.Semaphore(1 if edge else MAX_UNPACKED)), self.unpacking:
+                await asyncio.to_thread(self.keep_frame, inlet, edge, data)
+        return JSONResponse({})
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def keep_frame(self, inlet: Inlet, edge: str | None, data: bytes) -> None:
+        """Look at a frame in full, and write it to the disk."""
         try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self.connections.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke is no error: the client sends again."""
-        if not isinstance(sys.exception(), OSError):
-            LOG.exception("a request failed")
-
-
-class Patient(io.RawIOBase):
-    """What a client sends, waited for until some time and no longer."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self.until_s = 0.0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        left_s = self.until_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        self.connection.settimeout(min(IDLE_S, left_s))
-        return self.connection.recv_into(buffer)
-
-
-class Refused(Exception):
-    """An answer other than the one that was asked for."""
-
-    def __init__(self, status: HTTPStatus, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-
-
-class Handler(BaseHTTPRequestHandler):
-    """One connection, and its requests one after the other."""
-
-    protocol_version = "HTTP/1.1"
-    server: Listening
-
-    def setup(self) -> None:
-        super().setup()
-        self.rfile.close()
-        self.patient = Patient(self.connection)
-        self.rfile = io.BufferedReader(self.patient, PIECE_BYTES)
-
-    def handle_one_request(self) -> None:
-        self.patient.until_s = time.monotonic() + REQUEST_S
-        self.unread = 0
-        super().handle_one_request()
-
-    def handle_expect_100(self) -> bool:
-        """Told to go on only when the body is wanted."""
-        return True
-
-    def version_string(self) -> str:
-        return "headrace"
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: who sent what is in the frames."""
-
-    # Requests
-
-    def do_POST(self) -> None:
-        self.handled({"frames": self.take_frame})
-
-    def do_GET(self) -> None:
-        self.handled({"orders": self.give_orders, "tables": self.give_table, "health": self.give_health})
-
-    def handled(self, calls: Mapping[str, Callable[..., None]]) -> None:
-        try:
-            self.unread = self.length()
-            self.close_connection |= self.command == "GET" and self.unread > 0
-            first, *rest = (unquote(part) for part in self.path.partition("?")[0].strip("/").split("/"))
-            if first not in calls or len(rest) != ARGUMENTS[first]:
-                raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
-            self.edge = None if first == "health" else self.checked_edge()
-            calls[first](*rest)
-        except Refused as refused:
-            self.drain()
-            self.tell(refused.status, refused.message)
-
-    def length(self) -> int:
-        text = self.headers.get("Content-Length", "0" if self.command == "GET" else "")
-        if not LENGTH.fullmatch(text) or "Transfer-Encoding" in self.headers:
-            self.close_connection = True
-            raise Refused(HTTPStatus.LENGTH_REQUIRED, "say how many bytes come: Content-Length")
-        return int(text)
-
-    def checked_edge(self) -> str | None:
-        """The edge whose token the client shows; None if none is asked for."""
-        if self.server.tokens is None:
-            return None
-        kind, _, token = self.headers.get("Authorization", "").partition(" ")
-        edge = self.server.tokens.find_edge(token) if kind == "Bearer" else None
-        if edge is None:
-            raise Refused(HTTPStatus.UNAUTHORIZED, "the token is missing, or not the right one")
-        return edge
-
-    def inlet_of(self, stream: str) -> Inlet:
-        """Of a stream that the edge has to do with."""
-        found = self.server.streams.get(stream.lower())
-        if found is None:
-            raise Refused(HTTPStatus.NOT_FOUND, "there is no such stream")
-        edges = found.exchange.edges()
-        if self.edge is not None and edges is not None and self.edge not in edges:
-            raise Refused(HTTPStatus.FORBIDDEN, StrangerError(self.edge, edges).message)
-        return found
-
-    def take_frame(self, stream: str) -> None:
-        inlet = self.inlet_of(stream)
-        if self.headers.get("Content-Type") != FRAME_TYPE:
-            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a frame is {FRAME_TYPE}")
-        if self.unread > self.server.most_bytes:
-            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a frame has at most {self.server.most_bytes:,} bytes")
-        data = self.body()
-        try:
-            with self.server.opening:
-                header = from_bytes(data, self.server.most_bytes).header
+            header = from_bytes(data, self.most_bytes).header
         except FrameError as problem:
-            raise Refused(HTTPStatus.BAD_REQUEST, problem.message) from None
-        if self.server.streams.get(header.stream.lower()) is not inlet:
-            raise Refused(HTTPStatus.BAD_REQUEST, "the frame is of another stream")
-        if self.edge not in (None, header.edge):
-            raise Refused(HTTPStatus.FORBIDDEN, f"the token is of the edge '{self.edge}', the frame is of another")
+            raise HTTPException(400, problem.message) from None
+        if self.inlets.get(header.stream.lower()) is not inlet:
+            raise HTTPException(400, "the frame is of another stream")
+        if edge not in (None, header.edge):
+            raise HTTPException(403, f"the token is of the edge '{edge}', the frame is of another")
         try:
-            check_times(header, self.server.clock(), inlet.skew_us)
+            check_times(header, self.clock(), inlet.skew_us)
             inlet.exchange.put(header, data)
         except FrameError as problem:
-            raise Refused(HTTPStatus.FORBIDDEN, problem.message) from None
+            raise HTTPException(403, problem.message) from None
         except (exchanges.FullError, DiskError):
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "there is no room for frames now") from None
-        self.answer(HTTPStatus.OK, b"{}")
+            raise unavailable("there is no room for frames now") from None
 
-    def give_orders(self, stream: str) -> None:
-        text = self.inlet_of(stream).exchange.orders_text()
+    async def give_orders(self, request: Request) -> Response:
+        inlet = self.inlet_of(request, self.check_client(request))
+        text = await asyncio.to_thread(inlet.exchange.orders_text)
         if text is None:
-            self.answer(HTTPStatus.NO_CONTENT, b"")
-            return
+            return Response(status_code=204)
         data = text.encode()
         tag = f'"{digest(data)}"'
-        if self.headers.get("If-None-Match") == tag:
-            self.answer(HTTPStatus.NOT_MODIFIED, b"", ETag=tag)
-        else:
-            self.answer(HTTPStatus.OK, data, ETag=tag)
+        if request.headers.get("If-None-Match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        return in_pieces(data, "application/json", {"ETag": tag})
 
-    def give_table(self, stream: str, name: str) -> None:
-        exchange = self.inlet_of(stream).exchange
+    async def give_table(self, request: Request) -> Response:
+        inlet, name = self.inlet_of(request, self.check_client(request)), request.path_params["name"]
         if not TABLE.fullmatch(name):
-            raise Refused(HTTPStatus.NOT_FOUND, "there is no such table")
+            raise HTTPException(404, "there is no such table")
         try:
-            data = exchange.table_bytes(name)
+            data = await asyncio.to_thread(inlet.exchange.table_bytes, name)
         except DamagedError:
-            raise Refused(HTTPStatus.NOT_FOUND, "there is no such table") from None
-        self.answer(HTTPStatus.OK, data, "application/vnd.apache.arrow.file")
+            raise HTTPException(404, "there is no such table") from None
+        return in_pieces(data, "application/vnd.apache.arrow.file", {})
 
-    def give_health(self) -> None:
-        self.answer(HTTPStatus.OK, b'{"status": "ok"}')
+    async def give_health(self, request: Request) -> Response:
+        self.check_host(request)
+        return JSONResponse({"status": "ok"})
 
-    # Bodies and answers
+    # Who asks
 
-    def body(self) -> bytes:
-        if self.headers.get("Expect", "").lower() == "100-continue":
-            self.send_response_only(HTTPStatus.CONTINUE)
-            self.end_headers()
-        data = self.rfile.read(self.unread)
-        if len(data) < self.unread:
-            raise ConnectionError("the client left")
-        self.unread = 0
-        return data
+    def check_client(self, request: Request) -> str | None:
+        """Return the edge whose token the client shows; None where no token is asked for."""
+        self.check_host(request)
+        edge = None
+        if self.tokens is not None:
+            kind, _, token = request.headers.get("Authorization", "").partition(" ")
+            edge = self.tokens.find_edge(token) if kind == "Bearer" else None
+            if edge is None:
+                raise self.wrong_token(address_of(request))
+        self.door.admit(request.state.connection, edge)
+        return edge
 
-    def drain(self) -> None:
-        if self.unread > MOST_DRAINED or self.headers.get("Expect"):
-            self.close_connection = True
-            return
-        while self.unread and (data := self.rfile.read(min(self.unread, PIECE_BYTES))):
-            self.unread -= len(data)
+    def check_host(self, request: Request) -> None:
+        """Refuse names of others: a page in a browser can let its own name stand for the address of this machine."""
+        found = HOST.fullmatch(request.headers.get("Host", ""))
+        name = found["name"].lower().strip("[]") if found else ""
+        if name not in self.hosts and not is_address(name):
+            raise HTTPException(421, "the Host is no name of this listener: add it to 'hosts' in its file")
 
-    def tell(self, status: HTTPStatus, message: str) -> None:
-        extra = {"Retry-After": str(RETRY_S)} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
-        self.answer(status, json.dumps({"error": message}).encode(), **extra)
+    def wrong_token(self, address: str) -> HTTPException:
+        """A right token is taken all the same: others may come from the same address."""
+        now_s = time.monotonic()
+        if now_s - self.wrong_since_s >= MINUTE_S or len(self.wrong_tokens) > MAX_ADDRESSES:
+            self.wrong_tokens.clear()
+            self.wrong_since_s = now_s
+        self.wrong_tokens[address] += 1
+        excess = self.wrong_tokens[address] - self.door.limits.max_wrong_tokens
+        if excess == 1:
+            LOG.warning("more than %d wrong tokens came from %s within a minute", excess - 1, address)
+        if excess > 0:
+            headers = {"Retry-After": str(int(MINUTE_S)), "Connection": "close"}
+            return HTTPException(429, "too many wrong tokens", headers)
+        problem = "the token is missing, or not the right one"
+        return HTTPException(401, problem, {"WWW-Authenticate": "Bearer"})
 
-    def answer(self, status: HTTPStatus, data: bytes, kind: str = "application/json", **extra: str) -> None:
-        self.connection.settimeout(IDLE_S)
-        self.send_response(status)
-        has_body = status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
-        length = {"Content-Type": kind, "Content-Length": str(len(data))} if has_body else {}
-        closing = {"Connection": "close"} if self.close_connection else {}
-        for name, value in (length | closing | extra).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
+    def inlet_of(self, request: Request, edge: str | None) -> Inlet:
+        """Return the inlet of a stream that the edge has to do with."""
+        inlet = self.inlets.get(request.path_params["stream"].lower())
+        if inlet is None:
+            raise HTTPException(404, "there is no such stream")
+        edges = inlet.exchange.edges()
+        if edge is not None and edges is not None and edge not in edges:
+            raise HTTPException(403, StrangerError(edge, edges).message)
+        return inlet
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """For requests that are none; what they said is not repeated."""
-        self.close_connection = True
-        status = HTTPStatus(code)
-        self.tell(status, status.phrase.lower())
+    # Bodies and refusals
+
+    @contextmanager
+    def body_of(self, sender: str, size: int) -> Iterator[None]:
+        """Keep room for a body: there is so much for all, and a share of it for each sender."""
+        limits = self.door.limits
+        if self.bodies.total() + size > limits.max_body_bytes or (
+            self.bodies[sender] + size > limits.max_body_bytes_of_edge
+        ):
+            raise unavailable("too many frames are on their way")
+        self.bodies[sender] += size
+        try:
+            yield
+        finally:
+            self.bodies[sender] -= size
+            self.bodies += Counter()
+
+    async def read_body(self, request: Request) -> bytes:
+        pieces, stream = [], request.stream()
+        try:
+            while piece := await asyncio.wait_for(anext(stream), self.door.limits.idle_s):
+                pieces.append(piece)
+        except TimeoutError:
+            raise HTTPException(408, "the frame did not come", {"Connection": "close"}) from None
+        return b"".join(pieces)
+
+    async def refuse(self, request: Request, problem: Exception) -> Response:
+        assert isinstance(problem, HTTPException)
+        headers = dict(problem.headers or {})
+        if "Connection" not in headers and not await was_drained(request):
+            headers["Connection"] = "close"
+        return JSONResponse({"error": problem.detail}, problem.status_code, headers)
+
+    async def give_up(self, request: Request, problem: Exception) -> Response:
+        """The client has left: nobody reads this."""
+        return Response(status_code=400)
 
 
-ARGUMENTS: Mapping[str, int] = {"frames": 1, "orders": 1, "tables": 2, "health": 0}
-"""What follows the first part of a path."""
+async def was_drained(request: Request) -> bool:
+    """Whether the rest of a body was read, so that the next request can follow it."""
+    headers = request.headers
+    if int(headers.get("Content-Length", 0)) > MAX_DRAIN_BYTES or "Expect" in headers or "Transfer-Encoding" in headers:
+        return False
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in request.stream():
+                pass
+    except (TimeoutError, ClientDisconnect):
+        return False
+    except RuntimeError:
+        pass  # it had been read in full
+    return True
+
+
+def unavailable(problem: str) -> HTTPException:
+    return HTTPException(503, problem, {"Retry-After": str(RETRY_S)})
+
+
+def in_pieces(data: bytes, kind: str, headers: dict[str, str]) -> Response:
+    """So that who reads slowly is waited for, and not for ever."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for begin in range(0, len(data), PIECE_BYTES):
+            yield data[begin : begin + PIECE_BYTES]
+
+    return StreamingResponse(pieces(), headers={**headers, "Content-Length": str(len(data))}, media_type=kind)
+
+
+def address_of(request: Request) -> str:
+    return "" if request.client is None else request.client.host
+
+
+def is_address(host: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(host))
+    except ValueError:
+        return False

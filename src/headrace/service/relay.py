@@ -21,7 +21,6 @@ from headrace.model.schema import Stream
 from headrace.model.time import format_timestamp
 from headrace.service.edge import short_size, watching
 from headrace.service.live import REFRESH_S, counted, say
-from headrace.service.receiving import Inlet, serve
 from headrace.service.relay_file import RelayFile, read_relay_file
 from headrace.service.working import Work, stopped_by_signals
 
@@ -78,8 +77,10 @@ class Running:
         self.lines = [Line(told, stream, stack, tell) for stream in told.streams]
         self.address: str | None = None
         if told.listen is not None:
+            from headrace.service.receiving import Inlet, serve
+
             inlets = [Inlet(line.stream.name, line.relay.inbox, line.stream.skew_us) for line in self.lines]
-            server = serve(inlets, told.listen, told.tokens)
+            server = serve(inlets, told.listen, told.tokens, hosts=told.hosts)
             stack.callback(server.stop)
             server.start()
             self.address = server.address

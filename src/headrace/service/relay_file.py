@@ -36,6 +36,7 @@ RELAY: Mapping[str, Key] = {
     "idle": Key(duration),
     "listen": Key(text),
     "token_file": Key(text),
+    "hosts": Key(texts),
     "ship": Key(section, True),
 }
 SHIP: Mapping[str, Key] = {
@@ -60,6 +61,7 @@ class RelayFile:
     idle_us: int | None = None
     listen: str | None = None
     tokens: Tokens | None = None
+    hosts: tuple[str, ...] = ()
     ship_token: str | None = None
     allow_plain: bool = False
     every_s: float = 1.0
@@ -86,6 +88,7 @@ def read_relay_file(file: Path) -> RelayFile:
         to=ship["to"] if ship["to"].startswith(URL) else located(folder, ship["to"]),
         idle_us=parse_duration(document["idle"]) if "idle" in document else None,
         listen=document.get("listen"),
+        hosts=document.get("hosts", ()),
         tokens=tokens_in(file, document, document["edges"]),
         ship_token=token_in(file, ship),
         **{f"{key}_s": ship[key] for key in ("every", "poll") if key in ship},

@@ -17,10 +17,10 @@ from headrace.model.time import parse_duration
 from headrace.service.failures import is_lost, translated
 from headrace.service.jobs import Job, check_inputs, check_outputs, engine_of, exchanges_of, read_job, script_of
 from headrace.service.live import REFRESH_S, say, summarise, watching
-from headrace.service.receiving import Inlet, Server, serve
 from headrace.service.working import Work, stopped_by_signals
 
 if TYPE_CHECKING:
+    from headrace.service.receiving import Server
     from headrace.spark.engine import Engine
     from headrace.spark.executors import IdleJob
     from headrace.spark.run import Run
@@ -84,9 +84,11 @@ def bound(job: Job, catalog: Catalog) -> Iterator[Server | None]:
     if job.listen is None:
         yield None
         return
+    from headrace.service.receiving import Inlet, serve
+
     exchanges = exchanges_of(job, catalog).items()
     inlets = [Inlet(stream.name, DirectoryExchange(path), stream.skew_us) for stream, path in exchanges]
-    server = serve(inlets, job.listen, job.tokens)
+    server = serve(inlets, job.listen, job.tokens, hosts=job.hosts)
     try:
         yield server
     finally:
