@@ -57,7 +57,9 @@ class OnSpark:
             pieces = self.unit_pieces(setting, step, len(shares))
         else:
             watched = rows.observe(observed, count(lit(1)).alias("rows"))
-            pieces = watched.mapInArrow(row_task(setting, step), PIECES)
+            # mapInArrow looks columns up by name, and takes a dot in it for a path.
+            numbered = watched.toDF(*map(str, range(len(rows.columns))))
+            pieces = numbered.mapInArrow(row_task(setting, step, rows.columns), PIECES)
             if shares:
                 pieces = pieces.union(self.unit_pieces(setting, step, len(shares)))
         shuffled = pieces.repartitionById(setting.reducers, "reducer")
@@ -93,12 +95,13 @@ def unit_task(setting: Setting, step: int) -> Callable[[Batches], Batches]:
     return run
 
 
-def row_task(setting: Setting, step: int) -> Callable[[Batches], Batches]:
-    """Level 1 over the rows of a DataFrame."""
+def row_task(setting: Setting, step: int, names: list[str]) -> Callable[[Batches], Batches]:
+    """Level 1 over the rows of a DataFrame, whose columns have these names."""
 
     def run(batches: Batches) -> Batches:
         stream = setting.declared
-        tables = (conform(pa.Table.from_batches([batch]), stream.columns, stream.zone) for batch in batches)
+        named = (pa.Table.from_batches([batch]).rename_columns(names) for batch in batches)
+        tables = (conform(table, stream.columns, stream.zone) for table in named)
         yield from map(to_batch, map_rows(setting, step, tables))
         set_aside(1, setting, step)
 

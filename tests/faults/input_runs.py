@@ -1,0 +1,83 @@
+"""A bounded run over a directory of files in this process, with what it counted and what it answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.model.schema import Catalog
+from headrace.spark.context import ResultFolder, Setting
+from headrace.spark.directory import prepare
+from headrace.spark.inputs import Source
+from headrace.spark.local import InProcess
+from headrace.spark.records import Commit
+from headrace.spark.stepping import Input, Stepper
+from headrace.sql import format_stream, parse_query, parse_script
+from tests.spark.stories import without_sync
+
+
+@dataclass(frozen=True)
+class FileRun:
+    """A run over `root/input`; its state and results are beside it."""
+
+    root: Path
+    catalog: Catalog
+    queries: Mapping[str, str]
+    source: Source
+    on_bad_file: str = "quarantine"
+    step_bytes: int = 1 << 30
+
+    @classmethod
+    def of(
+        cls,
+        root: Path,
+        declaration: str,
+        queries: Mapping[str, str],
+        file_format: str = "parquet",
+        options: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> FileRun:
+        (root / "input").mkdir(parents=True, exist_ok=True)
+        source = Source(str(root / "input"), file_format, options or {})
+        return cls(root, parse_script(declaration).catalog, queries, source, **settings)
+
+    def stepper(self) -> Stepper:
+        """A stepper that owns the state, with the queries registered."""
+        (stream,) = self.catalog.streams
+        directory = prepare(self.root / "state", format_stream(stream), 2)
+        folders = (ResultFolder(str(self.root / "results"), "parquet"),)
+        setting = Setting(
+            uuid4().hex, str(directory.root), 2, self.catalog, stream.name, self.source, folders, self.on_bad_file
+        )
+        stepper = Stepper(setting, InProcess(2), step_bytes=self.step_bytes)
+        if stepper.commit is None:
+            asked = {name: (sql, parse_query(sql, self.catalog)) for name, sql in self.queries.items()}
+            stepper.changes.register(asked)
+        return stepper
+
+    def to_the_end(self) -> Commit:
+        """Read all files that are there, then end the input; the last commit."""
+        with without_sync():
+            stepper = self.stepper()
+            try:
+                while stepper.step(Input(ended=True)) is not None:
+                    pass
+                assert stepper.commit is not None
+                return stepper.commit
+            finally:
+                stepper.close()
+
+    def results(self, query: str) -> list[dict[str, Any]]:
+        files = sorted((self.root / "results" / query).glob("*.parquet"))
+        return pa.concat_tables([pq.read_table(file) for file in files]).to_pylist() if files else []
+
+    def rejected(self) -> list[dict[str, Any]]:
+        """The side output: rows that no window took."""
+        files = sorted((self.root / "state" / "rejected").glob("*.parquet"))
+        return [row for file in files for row in pq.read_table(file).to_pylist()]
