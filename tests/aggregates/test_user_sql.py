@@ -14,7 +14,8 @@ import headrace
 from headrace.aggregates.laws import declare_aggregates, user_aggregate
 from headrace.aggregates.registered import with_functions
 from headrace.aggregates.user import UserAggregate, extractor
-from headrace.model.arrow import conform, to_rows
+from headrace.kernel.conversion import convert_table
+from headrace.model.arrow import to_rows
 from headrace.model.errors import QueryError, UsageError
 from headrace.model.schema import Catalog
 from headrace.planner.leaves import demand
@@ -90,7 +91,7 @@ def from_reference(sql: str) -> list[tuple[Any, ...]]:
     (stream,) = known.streams
     interpreter = Interpreter(stream, aggregates=known.aggregates)
     interpreter.register("q", parse_query(sql, known))
-    steps = [interpreter.batch(to_rows(conform(ROWS, stream.columns), stream.columns)), interpreter.end()]
+    steps = [interpreter.batch(to_rows(convert_table(ROWS, stream.columns).table, stream.columns)), interpreter.end()]
     return [row[2:] for step in steps for result in step.results for row in result.rows]
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from headrace.edge.frames import Rows
 from headrace.edge.judging import Judge
+from headrace.kernel.conversion import rejected_table
 from headrace.model.schema import Stream
 from headrace.spark import inputs
-from headrace.spark.inputs.conforming import rejected_table
 from headrace.sql import parse_script
 
 SECOND_US = 1_000_000
@@ -52,16 +52,6 @@ def test_rows_without_a_time_or_of_the_future_are_counted_and_left_out() -> None
     assert (judged.lowest_us, judged.highest_us) == (99 * SECOND_US, 105 * SECOND_US)
     assert judge.watermark_us == 103 * SECOND_US
     assert judge.cut().rows == Rows()
-
-
-def test_times_that_no_frame_can_name_are_bad() -> None:
-    """Microseconds up to 2**63 reach far beyond the year 9999."""
-    judge = Judge(stream_of(), {}, None, None)
-    found = judge.accepted(rows_at(-(2**62) // SECOND_US, 7, None, 2**62 // SECOND_US, bad=1))
-    assert [time.timestamp() for time in found["t"].to_pylist()] == [7]
-    judged = judge.cut()
-    assert judged.rows == Rows(read=5, dropped=1, bad=3)
-    assert (judged.lowest_us, judged.highest_us) == (7 * SECOND_US, 7 * SECOND_US)
 
 
 def test_without_a_clock_there_is_no_future() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import headrace
 from headrace.kernel.answering import answer
-from headrace.model.arrow import conform
+from headrace.kernel.conversion import convert_table
 from headrace.planner.sampling import Data
 from headrace.sql import parse_query, parse_script
 
@@ -53,7 +53,7 @@ def test_bytes_that_are_no_sketch_count_as_errors_of_their_rows(function: str) -
     rows = pa.table({"t": TIMES[:4], "b": pa.array([b"no sketch", None, b"", b"\x05\x01"], pa.binary())})
     (stream,) = catalog.streams
     query = parse_query(f"SELECT {function} AS p, count(*) AS n FROM s [RANGE 10]", catalog)
-    found = answer(Data(catalog, stream, conform(rows, stream.columns), {}), {"q": query}).closed["q"]
+    found = answer(Data(catalog, stream, convert_table(rows, stream.columns).table, {}), {"q": query}).closed["q"]
     assert found.errors == 2
     (row,) = found.table.to_pylist()
     assert row["n"] == 4

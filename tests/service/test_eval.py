@@ -78,7 +78,7 @@ def test_mistakes_are_told_without_a_stack_trace(
     cases = {
         ("eval", queries, "--data", tmp_path / "nowhere"): f"the data folder {tmp_path / 'nowhere'} does not exist",
         ("eval", queries, "--data", queries): f"the data folder {queries} is not a folder",
-        ("eval", queries, "--data", broken): "can't be read as Parquet",
+        ("eval", queries, "--data", broken): "part.parquet: is damaged",
         ("eval", empty, "--data", trades): "no query",
         ("eval", queries, "--data", trades, "--query", "other"): "no query 'other'",
         ("eval", percentile, "--data", trades, "--engine", "reference"): "quantile_sketch can't be computed here",

@@ -21,5 +21,5 @@ def generated(kind: str, rows: int | None, seed: int, report: Report, rate: floa
         generate(kind, rows, seed, folder, rate=rate, progress=report)
         catalog = parse_script((folder / "schema.sql").read_text(encoding="utf-8")).catalog
         (stream,) = catalog.streams
-        tables = {table.name: read_relation(folder, table) for table in catalog.tables}
-        return Data(catalog, stream, read_relation(folder, stream), tables)
+        tables = {table.name: read_relation(folder, table).table for table in catalog.tables}
+        return Data(catalog, stream, read_relation(folder, stream).table, tables)

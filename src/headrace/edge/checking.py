@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 
 from headrace.aggregates.partials import Partial
 from headrace.edge.frames import MOST_TIME_US, Frame, FrameError
+from headrace.kernel.conversion import convert_whole
 from headrace.kernel.interchange import layout_of, node_id, unpack
 from headrace.kernel.partials import NodePartials
 from headrace.kernel.sketches.counters import unpacked
 from headrace.kernel.states_columns import Columns
 from headrace.kernel.states_sketches import sketch_of
-from headrace.model.arrow import arrow_type, conform, one_array
+from headrace.model.arrow import arrow_type, one_array
 from headrace.model.errors import DataError
 from headrace.model.schema import Stream
 from headrace.planner.nodes import Node
@@ -49,7 +50,14 @@ def check_rows(frame: Frame, stream: Stream) -> list[pa.Table]:
         for field in table.schema:
             if declared.get(field.name.lower()) != field.type:
                 raise FrameError(f"its rows are not those of {stream.name}: {str(field)[:100]!r} is not declared")
-    return [conform(table, stream.columns, stream.zone) for table in frame.tables]
+    return [read_rows(table, stream) for table in frame.tables]
+
+
+def read_rows(table: pa.Table, stream: Stream) -> pa.Table:
+    try:
+        return convert_whole("a table of the frame", table, stream.columns)
+    except DataError as problem:
+        raise FrameError(f"{problem.message}: {problem.detail}") from None
 
 
 def check_layout(table: pa.Table, nodes: Mapping[str, Node]) -> None:

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from headrace.kernel.conversion import check_schema, convert_table, rejected_table
 from headrace.model.arrow import conform
+from headrace.model.errors import DataError
 from headrace.model.schema import Stream
-from headrace.spark.inputs import BadFile, Rows
-from headrace.spark.inputs.conforming import Folders, asked_columns, is_lossless, matched, rejected_table
+from headrace.spark.inputs import Rows
+from headrace.spark.inputs.folders import Folders
 from headrace.spark.inputs.json_lines import JsonFormat
 from headrace.spark.inputs.lines import Lines, parse
-from headrace.spark.inputs.parquet import Layout, rows_of
 from headrace.spark.inputs.reading import typed_rows
 from headrace.spark.inputs.units import Declaration
 
@@ -111,7 +112,7 @@ def rows_in(items: list[Item], stream: Stream, columns: Collection[str]) -> Rows
 
 def json_rows(lines: bytes, stream: Stream, columns: Collection[str]) -> list[Rows]:
     declaration, layout = Declaration.of(stream), JsonFormat(stream.columns, 0)
-    asked = asked_columns(declaration, columns)
+    asked = declaration.asked(columns)
     return [
         typed_rows(part, parsed, declaration, asked, NOWHERE)
         for part, parsed in parse(Lines.of(lines), layout.fast, layout.slow)
@@ -120,21 +121,14 @@ def json_rows(lines: bytes, stream: Stream, columns: Collection[str]) -> list[Ro
 
 def arrow_rows(batch: pa.RecordBatch, stream: Stream, columns: Collection[str]) -> Rows:
     """A batch whose columns can't be read as declared is bad with all its rows."""
-    declaration, names, types = Declaration.of(stream), batch.schema.names, batch.schema.types
     try:
-        positions = matched("input", names, stream.columns)
-        if stream.event_time not in positions:
-            raise BadFile("input", f"has no column '{stream.event_time}', the event time")
-        for column in stream.columns:
-            place = positions.get(column.name)
-            if place is not None and not is_lossless(types[place], column.type):
-                raise BadFile("input", f"column {column.name} is {types[place]}, not {column.type}")
-        layout = Layout({name: names[place] for name, place in positions.items()}, frozenset(), NOWHERE)
-        return rows_of(batch, layout, asked_columns(declaration, columns), declaration, "input")
-    except (BadFile, pa.ArrowException) as problem:
+        check_schema(batch.schema, stream)
+        found = convert_table(pa.Table.from_batches([batch]), stream.columns, stream.zone)
+    except (DataError, pa.ArrowException) as problem:
         return bad_rows(stream, columns, [str(problem)] * batch.num_rows)
+    return Rows(found.table.select([each.name for each in Declaration.of(stream).asked(columns)]), found.rejected)
 
 
 def bad_rows(stream: Stream, columns: Collection[str], reasons: list[str]) -> Rows:
-    asked = asked_columns(Declaration.of(stream), columns)
+    asked = Declaration.of(stream).asked(columns)
     return Rows(conform(pa.table({}), asked), rejected_table(("", reason) for reason in reasons))

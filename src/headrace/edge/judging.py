@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from headrace.edge.frames import Rows
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.schema import Stream
-from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from headrace.model.types import TIMESTAMP
 from headrace.spark import inputs
 from headrace.spark.mapping import highest_by_partition
@@ -58,28 +57,18 @@ class Judge:
         rejected, timed = rows.rejected.num_rows, rows.table
         if rows.table[self.stream.event_time].null_count:
             timed = timed.filter(pc.is_valid(timed[self.stream.event_time]))
-        dated = self.dated(timed)
-        table = dated if now_us is None else dated.filter(self.is_present(dated, now_us))
+        table = timed if now_us is None else timed.filter(self.is_present(timed, now_us))
         self.judged.rows = self.judged.rows.plus(
             Rows(
                 read=rows.table.num_rows + rejected,
-                future=dated.num_rows - table.num_rows,
+                future=timed.num_rows - table.num_rows,
                 dropped=rows.table.num_rows - timed.num_rows,
-                bad=rejected + timed.num_rows - dated.num_rows,
+                bad=rejected,
             )
         )
         if table.num_rows:
             self.note_times(table, now_us)
         return table
-
-    def dated(self, table: pa.Table) -> pa.Table:
-        """Without times outside the years 1 to 9999: nobody above would take a frame with them, nor any behind it."""
-        times = table[self.stream.event_time]
-        lowest, highest = (bound.value for bound in pc.min_max(times).values())
-        if lowest is None or MIN_TIMESTAMP_US <= lowest <= highest <= MAX_TIMESTAMP_US:
-            return table
-        first, last = (pa.scalar(each, times.type) for each in (MIN_TIMESTAMP_US, MAX_TIMESTAMP_US))
-        return table.filter(pc.and_(pc.greater_equal(times, first), pc.less_equal(times, last)))
 
     def is_present(self, table: pa.Table, now_us: int) -> pa.ChunkedArray:
         limit = pa.scalar(now_us + self.stream.skew_us, pa.int64()).cast(arrow_type(TIMESTAMP))

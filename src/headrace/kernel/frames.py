@@ -13,7 +13,8 @@ import pyarrow as pa
 from headrace.aggregates.registered import with_functions
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.kernel.answering import answer
-from headrace.model.arrow import as_stream, conform, for_people, is_bytes
+from headrace.kernel.conversion import REJECTED, as_stream, convert_table, convert_whole
+from headrace.model.arrow import for_people, is_bytes
 from headrace.model.chaining import rounds
 from headrace.model.errors import QueryError, RowErrorWarning, UsageError
 from headrace.model.query import Query
@@ -59,26 +60,33 @@ def aggregate_frame(
     with telling_of(unread_columns(rows, *beside.values())):
         for query, text in queries.items():
             catalog, parsed[query] = parse_next(text, catalog, parsed)
-    known = {table.name: conform(beside[table.name], table.columns) for table in declared}
+    known = {table.name: convert_whole(table.name, beside[table.name], table.columns) for table in declared}
     answers: dict[str, pa.Table] = {}
     for each, ready in rounds(parsed, catalog):
-        read = conform(rows, stream.columns) if each == stream else as_stream(answers[each.name], each)
+        rejected = REJECTED.empty_table()
+        if each == stream:
+            converted = convert_table(rows, stream.columns)
+            read, rejected = converted.table, converted.rejected
+        else:
+            read = as_stream(answers[each.name], each)
         results = {
             other.name: as_stream(answers[other.name], other) for other in catalog.derived if other.name in answers
         }
         found = answer(Data(catalog, each, read, known | results), {query: parsed[query] for query in ready})
         answers |= {query: closed.table for query, closed in found.closed.items()}
         told = {query: (closed.errors, closed.problem) for query, closed in found.closed.items()}
-        for warning in shortcomings(each.name, found.dropped, told):
+        for warning in shortcomings(each.name, rejected.num_rows, found.dropped, told):
             warnings.warn(warning, RowErrorWarning, stacklevel=3)
     back = RETURNED.get(library(frame), lambda table: table)
     return {query: back(for_people(answers[query], parsed[query].result_columns())) for query in parsed}
 
 
-def shortcomings(stream: str, dropped: int, queries: Mapping[str, tuple[int, str | None]]) -> Iterator[str]:
-    """What is not in the answers, in words: rows without an event time, and of each query the errors, with what the
-    code of a user raised first.
+def shortcomings(stream: str, bad: int, dropped: int, queries: Mapping[str, tuple[int, str | None]]) -> Iterator[str]:
+    """What is not in the answers, in words: rows with a value that does not fit, rows without an event time, and of
+    each query the errors, with what the code of a user raised first.
     """
+    if bad:
+        yield f"{stream}: {bad:,} rows have a value that could not be read and were left out"
     if dropped:
         yield f"{stream}: {dropped:,} rows had no event time and were left out"
     for query, (errors, problem) in queries.items():

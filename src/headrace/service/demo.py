@@ -157,9 +157,10 @@ def progress_query(run: Run, name: str) -> Query:
 
 def rows_of(run: Run, name: str, query: Query) -> list[tuple[Value, ...]]:
     """The rows as they are inside."""
-    from headrace.model.arrow import conform, plain_values
+    from headrace.kernel.conversion import typed_results
+    from headrace.model.arrow import plain_values
 
-    table = conform(run.results(name), query.result_columns())
+    table = typed_results(run.results(name), query.result_columns())
     columns = [plain_values(table[column.name], column.type) for column in query.result_columns()]
     return list(zip(*columns, strict=True))
 

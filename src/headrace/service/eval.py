@@ -11,9 +11,10 @@ import rich_click as click
 
 from headrace.kernel.answering import answer as answer_with_kernel
 from headrace.kernel.compiling import telling
-from headrace.model.arrow import as_stream, from_rows, plain_values, to_rows
+from headrace.kernel.conversion import as_stream
+from headrace.model.arrow import from_rows, plain_values, to_rows
 from headrace.model.chaining import rounds, with_upstreams
-from headrace.model.errors import HeadraceError, UsageError
+from headrace.model.errors import HeadraceError, UsageError, printable
 from headrace.model.schema import Catalog, Stream, Table
 from headrace.model.types import Value
 from headrace.planner.sampling import Data
@@ -160,7 +161,9 @@ def relation(catalog: Catalog, name: str) -> Stream | Table:
 def rows_of(relation: Stream | Table, known: Mapping[str, Answer], folder: Path) -> pa.Table:
     """From files, or the results of a query."""
     if isinstance(relation, Table) or relation.derived is None:
-        return read_relation(folder, relation)
+        rows = read_relation(folder, relation)
+        report_rejected(relation.name, rows.rejected)
+        return rows.table
     answer = known[relation.name]
     return as_stream(from_rows(answer.rows, answer.named.query.result_columns()), relation)
 
@@ -213,6 +216,13 @@ def collect(step: StepResult, answers: dict[str, Answer]) -> None:
     for gap in step.gaps:
         answers[gap.query].left_out += gap.count
     report_dropped(step.counts.dropped)
+
+
+def report_rejected(name: str, rejected: pa.Table) -> None:
+    if rejected.num_rows:
+        first = rejected.slice(0, 1).to_pylist()[0]
+        problem = f"{rejected.num_rows:,} rows could not be read and were left out"
+        click.echo(f"{name}: {problem}; the first: {first['reason']}: {printable(first['raw'])}", err=True)
 
 
 def report_dropped(dropped: int) -> None:

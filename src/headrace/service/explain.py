@@ -7,14 +7,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import rich_click as click
 
 from headrace.kernel.answering import answer
-from headrace.model.arrow import as_stream, for_people
+from headrace.kernel.conversion import as_stream
 from headrace.model.errors import UsageError, nearest
 from headrace.model.query import Query
 from headrace.model.schema import Stream, Table
@@ -144,7 +143,11 @@ def given(queries: str, folder: Path | None, functions: str | None, batch_rows: 
     if not queries.endswith(".toml"):
         if folder is None:
             raise click.UsageError("a script needs --data: a plan depends on what the data are like")
-        return load(queries, folder, read_functions(functions)), partial(read_relation, folder), False
+        return (
+            load(queries, folder, read_functions(functions)),
+            lambda relation: read_relation(folder, relation).table,
+            False,
+        )
     from headrace.service.jobs import check_inputs, read_job, script_of, some_rows
 
     if folder is not None or functions is not None:
@@ -245,6 +248,10 @@ def data_of(script: Script, stream: Stream, queries: Iterable[Query], rows_of: R
     return Data(catalog, stream, rows, tables)
 
 
+def rows_in(folder: Path, relation: Stream | Table) -> pa.Table:
+    return read_relation(folder, relation).table
+
+
 def results(script: Script, stream: Stream, rows_of: RowsOf) -> pa.Table:
     query = next(named.query for named in script.queries if named.name == stream.name)
     source = script.catalog.stream(query.stream)
@@ -253,7 +260,7 @@ def results(script: Script, stream: Stream, rows_of: RowsOf) -> pa.Table:
     if not found.table.num_rows:
         hint = "more rows, or shorter windows, are needed"
         raise UsageError("no-data", f"{stream.name} has no results over these rows", hint=hint)
-    return as_stream(for_people(found.table, query.result_columns()), stream)
+    return as_stream(found.table, stream)
 
 
 def free_name(queries: Mapping[str, Query]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,25 +14,28 @@ from headrace.model.arrow import conform
 from headrace.model.errors import DataError, UsageError
 from headrace.model.schema import Stream, Table
 from headrace.service.writing import writing
+from headrace.spark.inputs import BadFile, Rows, Source, one_file, read_file
+from headrace.spark.inputs.reading import refuse_rejected
+from headrace.spark.inputs.units import MEND_TABLE
 from headrace.spark.staging import json_bytes
 
 
-def read_relation(folder: Path, relation: Stream | Table) -> pa.Table:
-    """All rows of DIR/<name>/*.parquet in declared types."""
+def read_relation(folder: Path, relation: Stream | Table) -> Rows:
+    """All rows of DIR/<name>/*.parquet in declared types, as a run reads them; a row of a static table must fit."""
     directory = find_directory(folder, relation.name)
     files = sorted(directory.glob("*.parquet"))
     if not files:
         raise DataError("no-data", f"there are no Parquet files in {directory}")
-    zone = relation.zone if isinstance(relation, Stream) else UTC
-    tables = []
-    for file in files:
-        try:
-            tables.append(conform(pq.read_table(file), relation.columns, zone))
-        except DataError as problem:
-            raise DataError(problem.code, f"{file}: {problem.message}", detail=problem.detail) from None
-        except (pa.ArrowInvalid, OSError) as problem:
-            raise DataError("file", f"{file} can't be read as Parquet", detail=str(problem).splitlines()[0]) from None
-    return pa.concat_tables(tables)
+    source = Source(str(directory))
+    try:
+        found = [rows for file in files for rows in read_file(source, one_file(str(file)), relation)]
+    except BadFile as problem:
+        raise BadFile(problem.path, problem.problem, problem.detail, MEND_TABLE) from None
+    empty = Rows(conform(pa.table({}), relation.columns))
+    rejected = pa.concat_tables([rows.rejected for rows in (empty, *found)])
+    if isinstance(relation, Table):
+        refuse_rejected(str(directory), rejected)
+    return Rows(pa.concat_tables([rows.table for rows in (empty, *found)]), rejected)
 
 
 def check_folder(folder: Path) -> None:

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.model.arrow import arrow_type, as_stream
+from headrace.kernel.conversion import as_stream
+from headrace.model.arrow import arrow_type
 from headrace.model.chaining import derived_stream
 from headrace.model.errors import UsageError
 from headrace.model.query import Query

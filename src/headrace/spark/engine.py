@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.aggregates.registered import with_functions
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.edge.exchange import DirectoryExchange
+from headrace.kernel.conversion import check_schema, convert_whole
 from headrace.kernel.frames import columns_of, telling_of, unread_columns
-from headrace.model.arrow import conform
 from headrace.model.chaining import place_of
-from headrace.model.errors import HeadraceError, UsageError
+from headrace.model.errors import DataError, HeadraceError, UsageError
 from headrace.model.naming import same_name
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Stream, Table, UserFunction
@@ -144,6 +144,8 @@ class Engine:
             except (TypeError, ValueError) as problem:
                 raise UsageError("stream", str(problem)) from None
             self.unread |= unread_columns(shape)
+        elif feed.frame is not None:
+            check_frame(feed.frame, self.catalog.stream(name))
         self.feeds[name.lower()] = feed
 
     def table(
@@ -325,13 +327,23 @@ class Engine:
             return read_table(feed.source, table)
         assert feed.frame is not None
         rows = feed.frame if isinstance(feed.frame, pa.Table) else feed.frame.toArrow()
-        return conform(rows, table.columns)
+        return convert_whole(table.name, rows, table.columns)
 
 
 def report(problem: BaseException) -> None:
     """Who started the run may not be waiting for it. Of what is told to people, only what it came of has a trace."""
     trace = problem.__cause__ if isinstance(problem, HeadraceError) else problem
     LOG.error("the run has stopped: %s", problem, exc_info=trace)
+
+
+def check_frame(frame: Any, stream: Stream | None) -> None:
+    """Refuse a DataFrame whose rows can never be rows of the stream as it is declared."""
+    assert stream is not None
+    try:
+        check_schema(empty(frame).schema, stream)
+    except DataError as problem:
+        message = f"the DataFrame of {stream.name}: {problem.message}"
+        raise DataError(problem.code, message, detail=problem.detail, hint=problem.hint) from None
 
 
 def feed_of(source: Any, format: str, options: Mapping[str, str] | None) -> Feed:

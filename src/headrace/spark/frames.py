@@ -47,6 +47,6 @@ def aggregate_spark(
         with engine.bounded() as run:
             for each in run.progress():
                 told = {query: (state.errors, state.problem) for query, state in each.queries.items()}
-                for warning in shortcomings(each.stream, each.totals.dropped, told):
+                for warning in shortcomings(each.stream, each.totals.bad, each.totals.dropped, told):
                     warnings.warn(warning, RowErrorWarning, stacklevel=3)
             return {query: spark.createDataFrame(run.results(query)) for query in queries}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.kernel.conversion import convert_table
 from headrace.spark.context import Setting, step_of
+from headrace.spark.inputs import Rows
 from headrace.spark.mapping import Piece, map_rows, map_units
 from headrace.spark.reducing import reduce_step
 from headrace.spark.stepping import Ran
@@ -24,7 +26,8 @@ class InProcess:
         pieces: list[Piece] = []
         if rows is not None:
             for part in rows:
-                pieces += map_rows(setting, step, [part])
+                found = convert_table(part, setting.declared.columns, setting.declared.zone)
+                pieces += map_rows(setting, step, [Rows(found.table, found.rejected)])
         for share in step_of(setting, step).shares:
             pieces += map_units(setting, step, share)
         reduced = [

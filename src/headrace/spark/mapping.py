@@ -143,10 +143,9 @@ def file_rows(step: Step, unit: Unit) -> Iterator[Rows]:
         yield replace(rows, path=unit.path)
 
 
-def map_rows(setting: Setting, number: int, tables: Iterable[pa.Table]) -> Iterator[Piece]:
-    """Level 1 over rows that came as Arrow tables in declared types."""
-    nothing = pa.table({"raw": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
-    yield from Task(step_of(setting, number)).run(Rows(table, nothing) for table in tables)
+def map_rows(setting: Setting, number: int, pieces: Iterable[Rows]) -> Iterator[Piece]:
+    """Level 1 over rows that came from a DataFrame."""
+    yield from Task(step_of(setting, number)).run(pieces)
 
 
 class Task:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.model.arrow import conform
+from headrace.kernel.conversion import convert_table
 from headrace.model.schema import Stream
 from headrace.spark.planning import SAMPLE_ROWS
 from headrace.spark.progress import Progress, progress_of
@@ -76,7 +76,7 @@ class Pipeline:
 
     def sample(self, frame: Any) -> pa.Table:
         rows = frame.limit(SAMPLE_ROWS // 10).toArrow()
-        return conform(rows, self.stream.columns, self.stream.zone)
+        return convert_table(rows, self.stream.columns, self.stream.zone).table
 
     def close(self) -> None:
         self.stepper.close()

@@ -19,8 +19,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
-from headrace.model.arrow import conform
+from headrace.kernel.conversion import convert_table
 from headrace.spark.context import Setting, step_of
+from headrace.spark.inputs import Rows
 from headrace.spark.mapping import Piece, counted_from, map_rows, map_units, to_json
 from headrace.spark.records import manifest_from
 from headrace.spark.reducing import Reduced, reduce_step
@@ -101,8 +102,8 @@ def row_task(setting: Setting, step: int, names: list[str]) -> Callable[[Batches
     def run(batches: Batches) -> Batches:
         stream = setting.declared
         named = (pa.Table.from_batches([batch]).rename_columns(names) for batch in batches)
-        tables = (conform(table, stream.columns, stream.zone) for table in named)
-        yield from map(to_batch, map_rows(setting, step, tables))
+        found = (convert_table(table, stream.columns, stream.zone) for table in named)
+        yield from map(to_batch, map_rows(setting, step, (Rows(each.table, each.rejected) for each in found)))
         set_aside(1, setting, step)
 
     return run

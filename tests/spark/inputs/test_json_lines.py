@@ -16,7 +16,7 @@ from headrace.model.schema import Column, Stream
 from headrace.model.time import parse_timestamp
 from headrace.model.types import ADDRESS, BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, decimal
 from headrace.spark.inputs import Rows, Source
-from headrace.spark.inputs.conforming import Folders
+from headrace.spark.inputs.folders import Folders
 from headrace.spark.inputs.json_lines import JsonFormat
 from headrace.spark.inputs.lines import Lines, Parsed, parse
 from headrace.spark.inputs.reading import typed_rows

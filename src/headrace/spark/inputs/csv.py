@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from headrace.kernel.conversion import match_columns
 from headrace.model.arrow import one_array
-from headrace.spark.inputs.conforming import matched
 from headrace.spark.inputs.lines import Lines, Parsed, first_line
-from headrace.spark.inputs.units import BadFile, Declaration, Source
+from headrace.spark.inputs.units import BadFile, Declaration, Source, reading
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,8 @@ class CsvFormat:
             names = header_names(path, line, delimiter, quote)
         else:
             names, after = [column.name for column in declaration.columns], start
-        positions = matched(path, names, declaration.columns)
+        with reading(path):
+            positions = match_columns(names, declaration.columns)
         nulls = ("", source.option("null_value", ""))
         return cls(delimiter, quote, nulls, len(names), positions, after)
 

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
+from headrace.kernel.conversion import unreadable
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.schema import Column
 from headrace.model.types import MAX_BIGINT, MIN_BIGINT
-from headrace.spark.inputs.conforming import unreadable
 from headrace.spark.inputs.lines import Lines, Parsed
 
 WHITESPACE = " \t\r\n"

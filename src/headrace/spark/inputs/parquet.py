@@ -9,21 +9,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.expressions.columns import Evaluated
+from headrace.kernel.conversion import check_types, convert_rows, is_read_by_value, match_columns
 from headrace.model.schema import Column
-from headrace.model.types import BIGINT
-from headrace.spark.inputs.conforming import (
-    Folders,
-    asked_columns,
-    first_failures,
-    is_lossless,
-    matched,
-    read_values,
-    rejected_table,
-    unreadable,
-    without,
-)
-from headrace.spark.inputs.units import MEND, BadFile, Declaration, InputFile, Rows, Source, Unit, reading
+from headrace.spark.inputs.folders import Folders
+from headrace.spark.inputs.units import BadFile, Declaration, InputFile, Rows, Source, Unit, reading
 
 PIECE_ROWS = 1 << 18
 BUFFER_BYTES = 4 << 20
@@ -45,34 +34,30 @@ def opened(path: str) -> Iterator[pq.ParquetFile]:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the declared columns are in a file: the name of each in the file, or the value of a folder."""
+    """Where the declared columns are in a file: the name of each in the file, or the value of a folder. Those in
+    `by_value` are read whichever are asked for: a row is rejected or not whatever the queries.
+    """
 
     names: dict[str, str]
     old_times: frozenset[str]
     folders: Folders
+    by_value: frozenset[str]
 
     @classmethod
     def of(cls, source: Source, path: str, parquet: pq.ParquetFile, declaration: Declaration) -> Layout:
         schema = parquet.schema_arrow
-        positions = matched(path, schema.names, declaration.columns)
-        misfits = [
-            column
-            for column in declaration.columns
-            if column.name in positions and not is_lossless(schema.types[positions[column.name]], column.type)
-        ]
-        problems = [
-            f"column {column.name} is {schema.types[positions[column.name]]} and can't be read as {column.type}"
-            for column in misfits
-        ]
-        if problems:
-            detail = "only casts that lose nothing, whatever the values, are made"
-            floats = [each for each in misfits if pa.types.is_floating(schema.types[positions[each.name]])]
-            is_whole = any(column.type == BIGINT for column in floats)
-            hint = "declare it DOUBLE, or write int64" if is_whole else MEND
-            raise BadFile(path, "; ".join(problems), detail, hint)
+        positions = match_columns(schema.names, declaration.columns)
+        types = {name: schema.types[position] for name, position in positions.items()}
+        check_types(types, declaration.columns)
         names = {name: schema.names[position] for name, position in positions.items()}
+        by_value = {each.name for each in declaration.columns if is_by_value(types.get(each.name), each)}
         held = f"its columns are {', '.join(schema.names)}"
-        return cls(names, old_times(parquet), Folders.of(source, path, declaration, names, held))
+        folders = Folders.of(source, path, declaration, names, held)
+        return cls(names, old_times(parquet), folders, frozenset(by_value))
+
+
+def is_by_value(found: pa.DataType | None, column: Column) -> bool:
+    return found is not None and is_read_by_value(found, column.type)
 
 
 def old_times(parquet: pq.ParquetFile) -> frozenset[str]:
@@ -108,44 +93,21 @@ def read_parquet(source: Source, unit: Unit, declaration: Declaration, columns: 
         layout = Layout.of(source, unit.path, parquet, declaration)
         if unit.end > parquet.num_row_groups:
             raise BadFile(unit.path, "has fewer row groups than when it was listed")
-        asked = asked_columns(declaration, columns)
+        needed = declaration.asked({*columns, *layout.by_value})
+        names = [column.name for column in declaration.asked(columns)]
         batches = parquet.iter_batches(
             batch_size=PIECE_ROWS,
             row_groups=range(unit.begin, unit.end),
-            columns=[layout.names[column.name] for column in asked if column.name in layout.names],
+            columns=[layout.names[column.name] for column in needed if column.name in layout.names],
             use_threads=False,
         )
         for batch in batches:
-            yield rows_of(batch, layout, asked, declaration, unit.path)
-
-
-def rows_of(batch: pa.RecordBatch, layout: Layout, asked: list[Column], declaration: Declaration, path: str) -> Rows:
-    present = {column.name: found_array(batch, layout, column) for column in asked if column.name in layout.names}
-    found: dict[str, Evaluated] = {
-        column.name: read_values(present[column.name], column, declaration.zone, path)
-        for column in asked
-        if column.name in present
-    }
-    arrays = [
-        found[column.name].values if column.name in found else layout.folders.column(column, batch.num_rows)
-        for column in asked
-    ]
-    failures = first_failures(asked, found, batch.num_rows)
-    rejected = [(shown(present[column.name][row]), unreadable(column)) for row, column in failures]
-    table = pa.table(arrays, names=[column.name for column in asked])
-    return Rows(without(table, [row for row, _ in failures]), rejected_table(rejected))
+            arrays = {each.name: found_array(batch, layout, each) for each in needed if each.name in layout.names}
+            rows = convert_rows(arrays, needed, declaration.zone, batch.num_rows, layout.folders.column)
+            yield Rows(rows.table.select(names), rows.rejected)
 
 
 def found_array(batch: pa.RecordBatch, layout: Layout, column: Column) -> pa.Array:
     name = layout.names[column.name]
     array = batch.column(name)
-    if name in layout.old_times:
-        return array.cast(pa.timestamp("us", tz="UTC"))
-    if column.type.name == "STRING":
-        array.validate(full=True)  # Arrow takes the bytes of a file as UTF-8 unseen
-    return array
-
-
-def shown(value: pa.Scalar) -> str:
-    plain = value.as_py()
-    return plain.hex() if isinstance(plain, bytes) else str(plain)
+    return array.cast(pa.timestamp("us", tz="UTC")) if name in layout.old_times else array

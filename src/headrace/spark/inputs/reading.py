@@ -9,19 +9,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from headrace.expressions.columns import Evaluated
-from headrace.model.arrow import arrow_type, as_stream
+from headrace.kernel.conversion import as_stream, first_failures, read_texts, rejected_table, unreadable, without
+from headrace.model.arrow import arrow_type
 from headrace.model.errors import DataError
 from headrace.model.schema import Column, Stream, Table
-from headrace.spark.inputs.conforming import (
-    Folders,
-    asked_columns,
-    first_failures,
-    read_texts,
-    rejected_table,
-    unreadable,
-    without,
-)
 from headrace.spark.inputs.csv import CsvFormat
+from headrace.spark.inputs.folders import Folders
 from headrace.spark.inputs.json_lines import JsonFormat
 from headrace.spark.inputs.lines import Lines, Parsed, cut_bytes, first_line, owned_blocks, parse
 from headrace.spark.inputs.listing import list_files
@@ -54,21 +47,26 @@ def declared_in_files(stream: Stream) -> Declaration:
     return Declaration(columns, stream.zone, stream.derived.end)
 
 
+def read_file(source: Source, file: InputFile, relation: Stream | Table) -> Iterator[Rows]:
+    """All rows of a file, all declared columns."""
+    declaration = Declaration.of(relation)
+    names = [column.name for column in relation.columns]
+    for unit in FORMATS[source.format].cut(source, file, declaration, UNIT_BYTES):
+        yield from pieces(source, unit, declaration, names)
+
+
 def read_table(source: Source, table: Table) -> pa.Table:
     """All rows of a static table, from the files of a directory or from one file. A bad row makes a bad file."""
-    declaration = Declaration.of(table)
     files = [one_file(source.path)] if os.path.isfile(source.path) else list_files(source)
     if not files:
         raise DataError("no-data", f"there are no files of {table.name} in {source.path}")
     schema = pa.schema([(column.name, arrow_type(column.type)) for column in table.columns])
-    names = [column.name for column in table.columns]
     tables = [schema.empty_table()]
     try:
         for file in files:
-            for unit in FORMATS[source.format].cut(source, file, declaration, UNIT_BYTES):
-                for rows in pieces(source, unit, declaration, names):
-                    refuse_rejected(file.path, rows.rejected)
-                    tables.append(rows.table)
+            for rows in read_file(source, file, table):
+                refuse_rejected(file.path, rows.rejected)
+                tables.append(rows.table)
     except BadFile as problem:
         if problem.hint == MEND:
             problem.hint = MEND_TABLE
@@ -115,7 +113,7 @@ def csv_header(source: Source, path: str) -> str:
 def read_csv(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[Rows]:
     layout = CsvFormat.of(source, unit.path, declaration)
     folders = Folders.of(source, unit.path, declaration, layout.positions)
-    return read_lines(layout, unit, declaration, asked_columns(declaration, columns), folders)
+    return read_lines(layout, unit, declaration, declaration.asked(columns), folders)
 
 
 def cut_json(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
@@ -128,7 +126,7 @@ def read_json(source: Source, unit: Unit, declaration: Declaration, columns: Col
     _, start, _ = first_line(unit.path)
     layout = JsonFormat(declaration.columns, start)
     folders = json_folders(source, unit.path, declaration)
-    return read_lines(layout, unit, declaration, asked_columns(declaration, columns), folders)
+    return read_lines(layout, unit, declaration, declaration.asked(columns), folders)
 
 
 def json_folders(source: Source, path: str, declaration: Declaration) -> Folders:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 
 import pyarrow as pa
 
+from headrace.kernel.conversion import REJECTED
 from headrace.model.errors import DataError, UsageError, nearest
 from headrace.model.schema import Column, Stream, Table
 
 MAX_ROWS = 1_000_000
 """No piece of rows that a reader yields is larger."""
-
-REJECTED = pa.schema([("raw", pa.string()), ("reason", pa.string())])
-
 
 MEND = (
     "every file of the directory is read, unless its name begins with . or _: mend it, rename it or move it away; "
@@ -162,12 +160,23 @@ class Declaration:
             return cls(relation.columns, relation.zone, relation.event_time)
         return cls(relation.columns)
 
+    def asked(self, names: Collection[str]) -> list[Column]:
+        """The columns of these names, in declared order."""
+        lowered = {name.lower() for name in names}
+        return [column for column in self.columns if column.name.lower() in lowered]
+
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Errors of the system and of Arrow as BadFile. An error of the device is no fault of the file, and passes."""
+    """Errors of the system, of Arrow and of conversion as BadFile. An error of the device is no fault of the file, and
+    passes.
+    """
     try:
         yield
+    except BadFile:
+        raise
+    except DataError as problem:
+        raise BadFile(path, problem.message, problem.detail, problem.hint or MEND) from None
     except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as problem:
         raise BadFile(path, "can't be opened", problem.strerror) from None
     except OSError as problem:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headrace.expressions.columns import Evaluated
 from headrace.expressions.kernels_casts import from_text
+from headrace.kernel.conversion import plain_addresses, plain_times, read_texts
 from headrace.model.types import ADDRESS, TIMESTAMP
-from headrace.spark.inputs.conforming import plain_addresses, plain_times, read_texts
 
 ZONES = st.sampled_from([UTC, ZoneInfo("America/New_York"), ZoneInfo("Asia/Kathmandu")])
 TWO = st.integers(0, 61).map(lambda number: f"{number:02}")
