@@ -74,10 +74,17 @@ class FileRun:
                 stepper.close()
 
     def results(self, query: str) -> list[dict[str, Any]]:
+        """The rows of a query; times are microseconds, since a window may end in the year 10000."""
         files = sorted((self.root / "results" / query).glob("*.parquet"))
-        return pa.concat_tables([pq.read_table(file) for file in files]).to_pylist() if files else []
+        found = [in_microseconds(pq.read_table(file)) for file in files]
+        return pa.concat_tables(found).to_pylist() if found else []
 
     def rejected(self) -> list[dict[str, Any]]:
         """The side output: rows that no window took."""
         files = sorted((self.root / "state" / "rejected").glob("*.parquet"))
         return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
+def in_microseconds(table: pa.Table) -> pa.Table:
+    types = [pa.int64() if pa.types.is_timestamp(each.type) else each.type for each in table.schema]
+    return table.cast(pa.schema(list(zip(table.column_names, types, strict=True))))

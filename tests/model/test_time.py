@@ -144,6 +144,12 @@ def test_when_clocks_are_turned_back_the_earlier_of_the_two_is_meant() -> None:
     assert parse_timestamp("2026-11-01 01:30", NEW_YORK) == parse_timestamp("2026-11-01 05:30Z")
 
 
+def test_ends_of_windows_beyond_the_calendar_of_python() -> None:
+    assert format_timestamp(MAX_TIMESTAMP_US + 1) == "10000-01-01T00:00:00Z"
+    assert format_timestamp(MIN_TIMESTAMP_US - 1) == "0000-12-31T23:59:59.999999Z"
+    assert format_timestamp(MIN_TIMESTAMP_US - 366 * 86_400 * 1_000_000 - 1) == "-001-12-31T23:59:59.999999Z"
+
+
 def test_moments_become_microseconds() -> None:
     moment = datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=2)))
     assert from_microseconds(to_microseconds(moment)) == moment

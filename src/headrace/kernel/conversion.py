@@ -23,7 +23,7 @@ from headrace.model.address import IPV4_BITS, MAPPED
 from headrace.model.arrow import ADDRESS_BYTES, arrow_type, conform, is_bytes, is_text, one_array, raw_bytes
 from headrace.model.errors import DataError
 from headrace.model.schema import Column, Stream
-from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, UNITS_US, to_microseconds
+from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, OUT_OF_RANGE, UNITS_US, to_microseconds
 from headrace.model.types import STRING, TIMESTAMP, DataType
 
 PLAIN_TIME = r"\A[12][0-9]{3}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
@@ -72,7 +72,10 @@ def convert_rows(
     found = {each.name: convert_column(arrays[each.name], each, zone) for each in columns if each.name in arrays}
     values = [found[each.name].values if each.name in found else missing(each, length) for each in columns]
     failures = first_failures(columns, found, length)
-    rejected = [(show_value(arrays[column.name][row]), unreadable(column)) for row, column in failures]
+    rejected = [
+        (show_value(arrays[each.name][row]), reason_of(each, value_type(arrays[each.name].type)))
+        for row, each in failures
+    ]
     table = pa.table(values, names=[each.name for each in columns])
     return Converted(without(table, [row for row, _ in failures]), rejected_table(rejected))
 
@@ -403,6 +406,10 @@ def rejected_table(rejected: Iterable[tuple[str, str]]) -> pa.Table:
 
 def unreadable(column: Column) -> str:
     return f"column {column.name} can't be read as {column.type}"
+
+
+def reason_of(column: Column, found: pa.DataType) -> str:
+    return OUT_OF_RANGE.format(column.name) if column.type == TIMESTAMP and not is_text(found) else unreadable(column)
 
 
 def show_value(value: pa.Scalar) -> str:

@@ -11,7 +11,10 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 MIN_TIMESTAMP_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 MAX_TIMESTAMP_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+OUT_OF_RANGE = "column {} is outside the years 1 to 9999"
+"""Why a row is rejected whose time is earlier or later: windows around it must be times as well."""
 SECOND_US = 1_000_000
+CALENDAR_YEARS, CALENDAR_US = 400, 146_097 * 86_400 * SECOND_US
 MAX_DURATION_US = 100 * 365 * 86_400 * SECOND_US
 
 UNITS_US = {
@@ -108,9 +111,14 @@ def from_microseconds(time_us: int) -> datetime:
 
 
 def format_timestamp(time_us: int) -> str:
-    """ISO 8601 in UTC, with as many digits of the second as it takes: '2026-01-31T12:00:00Z'."""
-    moment = from_microseconds(time_us).replace(tzinfo=None)
-    return moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds") + "Z"
+    """ISO 8601 in UTC, with as many digits of the second as it takes: '2026-01-31T12:00:00Z'.
+
+    A window may begin before the year 1 or end after 9999, which Python has no dates for; the calendar repeats.
+    """
+    repeats = 0 if MIN_TIMESTAMP_US <= time_us <= MAX_TIMESTAMP_US else time_us // CALENDAR_US
+    moment = from_microseconds(time_us - repeats * CALENDAR_US).replace(tzinfo=None)
+    text = moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds")
+    return f"{moment.year + repeats * CALENDAR_YEARS:04d}{text[4:]}Z"
 
 
 def parse_zone(name: str) -> tzinfo:

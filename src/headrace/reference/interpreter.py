@@ -15,6 +15,7 @@ from headrace.model.errors import DataError, UnsupportedError
 from headrace.model.expressions import WINDOW_END, WINDOW_START, Aggregate, Expression
 from headrace.model.query import Join, Order, Query
 from headrace.model.schema import Stream, UserFunction
+from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, OUT_OF_RANGE
 from headrace.model.types import Value
 from headrace.model.windows import Interval
 from headrace.reference.aggregates import lower, unsupported
@@ -62,6 +63,7 @@ class Counts:
     late: int = 0
     future: int = 0
     dropped: int = 0
+    bad: int = 0
     errors: dict[str, int] = field(default_factory=dict)
 
 
@@ -167,6 +169,10 @@ class Interpreter:
         if not isinstance(time_us, int):
             step.counts.dropped += 1
             step.rejected.append(Rejected(row, "no event time", self.watermark_us))
+            return None
+        if not MIN_TIMESTAMP_US <= time_us <= MAX_TIMESTAMP_US:
+            step.counts.bad += 1
+            step.rejected.append(Rejected(row, OUT_OF_RANGE.format(self.stream.event_time), self.watermark_us))
             return None
         if self.clock_us is not None and time_us > self.clock_us + self.stream.skew_us:
             step.counts.future += 1

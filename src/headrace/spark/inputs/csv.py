@@ -103,6 +103,9 @@ class CsvFormat:
 
 
 def header_names(path: str, line: bytes, delimiter: str, quote: str) -> list[str]:
+    if b"\r" in line:
+        detail = "each line must end with a newline"
+        raise BadFile(path, "its header has a carriage return without a newline", detail)
     try:
         return [name or "" for name in split_line(line.decode(), delimiter, quote, ())]
     except UnicodeDecodeError:
