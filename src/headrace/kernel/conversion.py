@@ -89,12 +89,14 @@ def as_stream(results: pa.Table, stream: Stream) -> pa.Table:
 
 
 def typed_results(results: pa.Table, columns: Iterable[Column]) -> pa.Table:
-    """Return results that were written for people in the types they had: addresses are no longer texts."""
+    """Return results that were written for people in the types they had."""
     for column in columns:
         position = results.schema.get_field_index(column.name)
-        if column.type.name == "ADDRESS" and position >= 0 and is_text(results.schema.types[position]):
-            found = convert_column(one_array(results.column(position)), column, UTC).values
-            results = results.set_column(position, column.name, found)
+        if position >= 0 and results.schema.types[position] != arrow_type(column.type):
+            found = one_array(results.column(position))
+            is_time = column.type == TIMESTAMP  # of a window's end in the year 10000, too
+            typed = found.cast(pa.int64()) if is_time else convert_column(found, column, UTC).values
+            results = results.set_column(position, column.name, typed.cast(arrow_type(column.type)))
     return conform(results, columns)
 
 
@@ -221,7 +223,10 @@ BY_VALUE: dict[str, Callable[[pa.DataType], bool]] = {
 
 
 def convert_column(array: pa.Array, column: Column, zone: tzinfo) -> Evaluated:
-    """Convert a column whose type is not refused; the rows failed whose value does not fit."""
+    """Convert a column whose type is not refused; the rows failed whose value does not fit. A local time is kept as if
+    the clock on the wall showed UTC.
+    """
+    zone = UTC if column.is_local else zone
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_null(array.type):

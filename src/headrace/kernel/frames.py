@@ -133,7 +133,7 @@ def known_columns(rows: pa.Table) -> Iterator[Column]:
             continue
         found = next((data_type for test, data_type in TYPES if test(kind)), None)
         if found is not None:
-            yield Column(field.name, found)
+            yield Column(field.name, found, found == TIMESTAMP and kind.tz is None)
 
 
 def unread_columns(*tables: pa.Table) -> dict[str, pa.DataType]:

@@ -124,8 +124,10 @@ def compound_values(array: pa.Array, data_type: DataType) -> list[Any]:
 
 
 def for_people(table: pa.Table, columns: Iterable[Column]) -> pa.Table:
-    """The same table to be opened with the tools people have: addresses as text."""
+    """The same table to be opened with the tools people have: addresses as text, local times without a zone."""
     for position, column in enumerate(columns):
+        if column.is_local:
+            table = table.set_column(position, column.name, table.column(position).cast(pa.timestamp("us")))
         if has_addresses(column.type):
             shown = readable_addresses(one_array(table.column(position)), column.type)
             table = table.set_column(position, column.name, shown)

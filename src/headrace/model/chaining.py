@@ -27,7 +27,8 @@ def derived_stream(name: str, query: Query, zone: tzinfo = UTC) -> Stream:
         raise ValueError(f"{name} can't be read: its result {WINDOW_TIME} has the name of the event time of results")
     groups = tuple(shown[tree] for tree in query.group_by)
     derived = Derived(query.stream, query.window, shown[WINDOW_START], shown[WINDOW_END], groups)
-    every = (*columns, Column(WINDOW_TIME, TIMESTAMP))
+    end = find_column(columns, shown[WINDOW_END])
+    every = (*columns, Column(WINDOW_TIME, TIMESTAMP, end is not None and end.is_local))
     return Stream(name, every, WINDOW_TIME, skew_us=MAX_DURATION_US, zone=zone, derived=derived)
 
 

@@ -13,10 +13,11 @@ from headrace.model.windows import AnyWindow
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the result."""
+    """A column of the result; a time that `is_local` has no zone, as those that it is made of."""
 
     name: str
     expression: Expression
+    is_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Query(HashedOnce):
     __hash__ = HashedOnce.__hash__
 
     def result_columns(self) -> tuple[Column, ...]:
-        return tuple(Column(output.name, output.expression.type) for output in self.outputs)
+        return tuple(Column(output.name, output.expression.type, output.is_local) for output in self.outputs)
 
     def results(self) -> Iterator[Expression]:
         """What is computed when a window closes: outputs, ORDER BY, HAVING."""

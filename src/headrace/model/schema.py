@@ -10,11 +10,20 @@ from typing import Any
 from headrace.model.types import TIMESTAMP, DataType
 from headrace.model.windows import AnyWindow
 
+LOCAL_TIMESTAMP = "TIMESTAMP_NTZ"
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """A column. A TIMESTAMP that `is_local` has no zone: it is what a clock on the wall shows (TIMESTAMP_NTZ)."""
+
     name: str
     type: DataType
+    is_local: bool = False
+
+    @property
+    def declared_type(self) -> str:
+        return LOCAL_TIMESTAMP if self.is_local else str(self.type)
 
 
 def find_column(columns: Iterable[Column], name: str) -> Column | None:

@@ -26,13 +26,18 @@ def print_rows(title: str, columns: Sequence[Column], rows: Sequence[tuple[Value
             Text(printable(column.name)), justify="right" if column.type.is_numeric else "left", no_wrap=True
         )
     for row in rows[:most]:
-        table.add_row(*(Text(show(value, column.type)) for value, column in zip(row, columns, strict=True)))
+        table.add_row(*(Text(show_in(value, column)) for value, column in zip(row, columns, strict=True)))
     console = Console()
     if not console.is_terminal:
         console = Console(width=max(console.width, console.measure(table).maximum))
     console.print(table)
     if len(rows) > most:
         console.print(Text(f"... and {len(rows) - most:,} more rows", style="dim"))
+
+
+def show_in(value: Value, column: Column) -> str:
+    text = show(value, column.type)
+    return text.removesuffix("Z") if column.is_local else text
 
 
 def show(value: Value, data_type: DataType) -> str:

@@ -22,7 +22,6 @@ from headrace.model.chaining import derived_stream
 from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Stream
-from headrace.model.types import TIMESTAMP
 from headrace.spark.directory import Beginning, Directory, open_directory, prepare, read_format
 from headrace.spark.disk import make_folder
 from headrace.spark.inputs import InputFile
@@ -133,8 +132,7 @@ class Results:
         for _, files in groupby((path for path in paths if "-former-" not in path.name), step_of_file):
             results = pa.concat_tables([pq.read_table(path) for path in files])
             if since_us is not None:
-                ends = results[self.stream.derived.end]
-                is_later = pc.greater(ends, pa.scalar(since_us, pa.int64()).cast(arrow_type(TIMESTAMP)))
+                is_later = pc.greater(results[self.stream.derived.end].cast(pa.int64()), since_us)
                 if results.num_rows and not pc.any(is_later).as_py():
                     break
                 results = results.filter(is_later)

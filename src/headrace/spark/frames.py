@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.kernel.frames import only_time, shortcomings
@@ -49,4 +49,8 @@ def aggregate_spark(
                 told = {query: (state.errors, state.problem) for query, state in each.queries.items()}
                 for warning in shortcomings(each.stream, each.totals.bad, each.totals.dropped, told):
                     warnings.warn(warning, RowErrorWarning, stacklevel=3)
-            return {query: spark.createDataFrame(run.results(query)) for query in queries}
+            found = {query: run.results(query) for query in queries}
+            return {
+                query: spark.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
+                for query, rows in found.items()
+            }

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.model.arrow import for_people, from_rows
+from headrace.model.arrow import from_rows
 from headrace.model.chaining import place_of
 from headrace.model.errors import UsageError, nearest
 from headrace.spark.batches import StreamingFrame
@@ -240,7 +240,7 @@ class Run:
         if known is None:
             raise self.no_query(query)
         columns = known.result_columns()
-        return for_people(from_rows([], columns), columns)
+        return from_rows([], columns)
 
     def no_query(self, name: str) -> UsageError:
         return UsageError("no-query", f"there is no query '{name}'", hint=nearest(name, self.chain.queries()))

@@ -163,5 +163,5 @@ DURATION_WORDS = frozenset(
 KNOWN_TYPES = "BOOLEAN, BIGINT, DOUBLE, DECIMAL(p, s), STRING, TIMESTAMP, ADDRESS, BINARY"
 TYPE_HINTS = {
     "DATE": "a DATE has no time of day; use TIMESTAMP",
-    "TIMESTAMP_NTZ": "use TIMESTAMP and give the stream a TIME ZONE",
+    "TIMESTAMP_NTZ": "only a column of a stream or table is declared TIMESTAMP_NTZ; use TIMESTAMP",
 }

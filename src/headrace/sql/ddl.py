@@ -10,8 +10,9 @@ from sqlglot import Token, TokenType
 
 from headrace.model.errors import QueryError
 from headrace.model.naming import QUERY_NAME_HINT, is_query_name
-from headrace.model.schema import Column, Stream, Table
+from headrace.model.schema import LOCAL_TIMESTAMP, Column, Stream, Table
 from headrace.model.time import format_duration, parse_zone
+from headrace.model.types import TIMESTAMP
 from headrace.sql.cursor import Cursor, is_word
 from headrace.sql.names import quote
 from headrace.sql.tokens import span_of
@@ -71,7 +72,9 @@ def columns(cursor: Cursor) -> tuple[Column, ...]:
     cursor.expect("(")
     found = []
     while True:
-        found.append(Column(cursor.name("a column's name"), cursor.data_type()))
+        name = cursor.name("a column's name")
+        is_local = cursor.accept(LOCAL_TIMESTAMP)
+        found.append(Column(name, TIMESTAMP if is_local else cursor.data_type(), is_local))
         if cursor.accept(")"):
             return tuple(found)
         if cursor.next_is("NOT", "NULL") or cursor.next_is("PRIMARY KEY"):
@@ -142,7 +145,7 @@ STREAM_OPTIONS: dict[tuple[str, ...], tuple[str, Callable[[Cursor], object]]] = 
 
 
 def column_list(declared: tuple[Column, ...]) -> str:
-    return ", ".join(f"{quote(column.name)} {column.type}" for column in declared)
+    return ", ".join(f"{quote(column.name)} {column.declared_type}" for column in declared)
 
 
 def format_table(declared: Table) -> str:

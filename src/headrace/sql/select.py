@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sqlglot import Token, exp
 
 from headrace.expressions.normal import normalize, sort_key
 from headrace.model.expressions import (
+    WINDOW_END,
+    WINDOW_START,
     Aggregate,
     Call,
     ColumnRef,
@@ -19,8 +22,8 @@ from headrace.model.expressions import (
     walk,
 )
 from headrace.model.query import Order, Output, Query
-from headrace.model.schema import Catalog
-from headrace.model.types import BOOLEAN, NULL
+from headrace.model.schema import Catalog, find_column
+from headrace.model.types import BOOLEAN, NULL, TIMESTAMP
 from headrace.sql.expressions import ExpressionBuilder
 from headrace.sql.grammar import check_grammar
 from headrace.sql.lift import Lifted, lift
@@ -101,7 +104,7 @@ class SelectBuilder:
         query = Query(
             stream=self.source.stream.name,
             window=window,
-            outputs=self.complete_outputs([finished(item) for item in outputs], groups),
+            outputs=self.with_local_times(self.complete_outputs([finished(item) for item in outputs], groups), names),
             joins=joins,
             where=normalize(rename(where, names)) if where is not None else None,
             group_by=tuple(sorted(grouped, key=sort_key)),
@@ -228,6 +231,24 @@ class SelectBuilder:
             outputs[item.name.lower()] = Output(item.name, item.expression)
         return tuple(outputs.values())
 
+    def with_local_times(self, outputs: tuple[Output, ...], names: dict[str, str]) -> tuple[Output, ...]:
+        """Mark the times that have no zone, because all times that they are made of have none."""
+        event_time = find_column(self.source.stream.columns, self.source.stream.event_time)
+        local: set[Expression] = {
+            ColumnRef(names[relation.alias], column.name, column.type)
+            for relation in self.scope.relations
+            for column in relation.columns
+            if column.is_local
+        }
+        if event_time is not None and event_time.is_local:
+            local |= {WINDOW_START, WINDOW_END}
+
+        def is_local(tree: Expression) -> bool:
+            found = set(times_in(tree))
+            return tree.type == TIMESTAMP and bool(found) and found <= local
+
+        return tuple(replace(output, is_local=is_local(output.expression)) for output in outputs)
+
     def read_having(self) -> Item | None:
         node = self.select.args.get("having")
         if node is None:
@@ -275,6 +296,15 @@ class SelectBuilder:
             if isinstance(found.this, exp.Identifier) and self.spots.name(found.this).lower() == column.name.lower():
                 return found
         return node
+
+
+def times_in(tree: Expression) -> Iterator[Expression]:
+    """The times that a value may be made of: columns, constants, the window's bounds. A FILTER only chooses rows."""
+    parts = tree.arguments if isinstance(tree, Aggregate) else children(tree)
+    if not parts and tree.type == TIMESTAMP:
+        yield tree
+    for part in parts:
+        yield from times_in(part)
 
 
 def unaliased(node: exp.Expression) -> exp.Expression:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,7 +45,7 @@ class Folders:
 
 
 def folder_value(path: str, text: str | None, column: Column, zone: tzinfo) -> pa.Scalar:
-    found = read_texts(pa.array([text], pa.string()), column.type, zone)
+    found = read_texts(pa.array([text], pa.string()), column.type, UTC if column.is_local else zone)
     if found.failed is not None:
         raise BadFile(path, f"the value of its folder '{column.name}={text}' can't be read as {column.type}")
     return found.values[0]

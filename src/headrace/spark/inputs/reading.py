@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC
 
 import pyarrow as pa
 
@@ -168,7 +169,7 @@ def typed_rows(lines: Lines, parsed: Parsed, declaration: Declaration, asked: li
 def typed(array: pa.Array, column: Column, declaration: Declaration) -> Evaluated:
     if array.type == arrow_type(column.type):
         return Evaluated(array)
-    return read_texts(array, column.type, declaration.zone)
+    return read_texts(array, column.type, UTC if column.is_local else declaration.zone)
 
 
 @dataclass(frozen=True, slots=True)
