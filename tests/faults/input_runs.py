@@ -63,13 +63,16 @@ class FileRun:
 
     def to_the_end(self) -> Commit:
         """Read all files that are there, then end the input; the last commit."""
+        return self.steps_to_the_end()[-1]
+
+    def steps_to_the_end(self) -> list[Commit]:
         with without_sync():
             stepper = self.stepper()
             try:
-                while stepper.step(Input(ended=True)) is not None:
-                    pass
-                assert stepper.commit is not None
-                return stepper.commit
+                commits = []
+                while (commit := stepper.step(Input(ended=True))) is not None:
+                    commits.append(commit)
+                return commits
             finally:
                 stepper.close()
 
