@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace
-from headrace.model.errors import HeadraceError, UsageError
+from headrace.model.errors import DataError, HeadraceError, UsageError
 from tests.spark.files import CATALOG, LATER, QUERIES, SCHEMA, batches, check_results, expected, write_input
 
 if TYPE_CHECKING:
@@ -71,6 +71,21 @@ def test_aggregate_over_a_frame_of_spark(spark: SparkSession) -> None:
     here = headrace.aggregate(table, asked, name="rows")["n"]
     there = headrace.aggregate(spark.createDataFrame(table), asked, name="rows")["n"].toArrow()
     assert sorted(map(str, there.to_pylist())) == sorted(map(str, here.to_pylist()))
+
+
+def test_a_frame_of_other_types_than_declared(spark: SparkSession, tmp_path: Path) -> None:
+    """What never fits is refused before a row is read; a value that does not fit is a bad row."""
+    engine = engine_over(spark, tmp_path)
+    with pytest.raises(DataError, match="the DataFrame of r: column v is string and can't be read as BIGINT"):
+        engine.stream("r", spark.sql("SELECT TIMESTAMP'2026-01-01' AS t, 'a' AS k, '1' AS v, 1D AS x"))
+    with pytest.raises(DataError, match="the DataFrame of r: has no column 't', the event time"):
+        engine.stream("r", spark.sql("SELECT TIMESTAMP'2026-01-01' AS at, 'a' AS k"))
+    rows = "(TIMESTAMP'2026-01-01', 'a', 2D, 7L), (TIMESTAMP'2026-01-01', 'a', 2.5D, 7L)"
+    engine.stream("r", spark.sql(f"SELECT * FROM VALUES {rows} AS rows(t, k, v, x)"))
+    engine.add("sums", "SELECT sum(v) AS v, sum(x) AS x FROM r [RANGE '1 s']")
+    with engine.bounded() as run:
+        assert run.results("sums").select(["v", "x"]).to_pylist() == [{"v": 2, "x": 7.0}]
+        assert (run.progress()[0].totals.rows, run.progress()[0].totals.bad) == (2, 1)
 
 
 def test_what_could_not_be_computed_on_spark_is_warned_of(spark: SparkSession) -> None:
