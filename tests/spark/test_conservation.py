@@ -56,13 +56,13 @@ def test_a_dataframe_that_loses_rows_on_the_way(spark: SparkSession, tmp_path: P
     assert not list((tmp_path / "state" / "r" / "commits").glob("0*"))
 
 
-def losing_rows(setting: Any, step: int) -> Any:
+def losing_rows(setting: Any, step: int, names: list[str]) -> Any:
     """Level 1 over the rows of a dataframe but the first of each batch."""
     from headrace.spark.running import row_task
 
     def run(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = pa.Table.from_batches(list(given)).slice(1)
-        yield from row_task(setting, step)(iter(tables.to_batches()))
+        yield from row_task(setting, step, names)(iter(tables.to_batches()))
 
     return run
 
