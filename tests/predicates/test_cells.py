@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,8 +18,11 @@ from headrace.model.arrow import arrow_type
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal
 from headrace.model.types import ADDRESS, BIGINT, BOOLEAN, DOUBLE, MAX_BIGINT, MIN_BIGINT, STRING, DataType, Value
 from headrace.predicates import (
+    Cut,
+    Kind,
     Predicate,
     coalesce,
+    dimensions,
     final_aggregation,
     fragments,
     implies,
@@ -27,7 +31,7 @@ from headrace.predicates import (
     truth_matrix,
     union_dimensions,
 )
-from headrace.predicates.dimensions import Dimension
+from headrace.predicates.dimensions import TRUE, Dimension, passes
 from headrace.reference.evaluate import Evaluator
 from headrace.sql import parse_query, parse_script
 
@@ -204,3 +208,25 @@ def test_implication_of_constants() -> None:
     assert not implies(everything, nothing)
     assert implies(predicate("i > 3"), everything)
     assert not implies(everything, predicate("i > 3"))
+
+
+def test_a_long_list_of_constants_takes_a_search_for_each_not_a_comparison_with_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Quadratic work on one query's IN list stops all the others."""
+    calls = 0
+
+    def counting(cut: Cut, value: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        return passes(cut, value)
+
+    monkeypatch.setattr(dimensions, "passes", counting)
+    named = tuple(range(0, 3_000, 3))
+    coarse = Dimension(ColumnRef("S", "i", BIGINT), Kind.EQUALITY, named)
+    fine = coarse.as_interval()
+    coarse_cells, truth = fine.coarsen(coarse), fine.truth("in", named)
+    for value in (-1, 0, 1, 2, 3, 4, 2_997, 2_998):
+        assert coarse_cells[fine.cell_of(value)] == coarse.cell_of(value)
+        assert (truth[fine.cell_of(value)] == TRUE) == (value in named)
+    assert calls < 20 * len(named)

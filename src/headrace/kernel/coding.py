@@ -34,8 +34,8 @@ def codes_of(dimension: Dimension, values: pa.Array) -> Codes:
     """The cell of each value, as `Dimension.codes` has it."""
     is_double = pa.types.is_float64(values.type)
     if dimension.kind == Kind.EQUALITY and pa.types.is_int64(values.type):
-        fine = as_interval(dimension)
-        return np.take(fine.coarsen(dimension), codes_of(fine, values))
+        fine, cells_of_fine = as_interval(dimension)
+        return np.take(cells_of_fine, codes_of(fine, values))
     if dimension.kind != Kind.INTERVAL or not (is_double or pa.types.is_int64(values.type)):
         return dimension.codes(values)
     cuts = cuts_of(dimension, is_double)
@@ -51,8 +51,10 @@ def codes_of(dimension: Dimension, values: pa.Array) -> Codes:
 
 
 @lru_cache(maxsize=4_096)
-def as_interval(dimension: Dimension) -> Dimension:
-    return dimension.as_interval()
+def as_interval(dimension: Dimension) -> tuple[Dimension, Codes]:
+    """Return the interval dimension that is finer than an equality dimension, and the coarse cell of each fine one."""
+    fine = dimension.as_interval()
+    return fine, fine.coarsen(dimension)
 
 
 @lru_cache(maxsize=4_096)

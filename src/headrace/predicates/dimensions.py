@@ -6,6 +6,7 @@ and one for all others; an *opaque* dimension has the outcomes of a condition we
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -88,7 +89,7 @@ class Dimension(HashedOnce):
             return 2 if value else 1
         if self.kind == Kind.EQUALITY:
             return self._positions.get(value, len(self.marks)) + 1
-        return 1 + sum(passes(cut, value) for cut in self.marks)
+        return 1 + bisect_left(self.marks, True, key=lambda cut: not passes(cut, value))
 
     def codes(self, values: pa.Array) -> Codes:
         """The cell of each value: a binary search or a hash look-up, whatever the number of predicates."""
@@ -222,8 +223,8 @@ def interval_to_equality(coarse: Dimension) -> Codes:
     finest = coarse.as_interval()
     cells = np.full(finest.size, coarse.size - 1, dtype=np.int32)
     cells[NULL_CELL] = NULL_CELL
-    for constant in coarse.marks:
-        cells[finest.cell_of(constant)] = coarse.cell_of(constant)
+    just_above = [finest._positions[Cut(constant)] + 2 for constant in coarse.marks]
+    cells[just_above] = np.arange(1, len(just_above) + 1)
     return cells
 
 
