@@ -166,6 +166,11 @@ def test_texts_compare_by_code_point() -> None:
         ("abc", "a.c", False),
         ("", "%", True),
         (None, "%", None),
+        ("a" * 1_000, "%a" * 100 + "b", False),
+        ("a" * 1_000, "%a_" * 30 + "%a", True),
+        ("aab", "%ab", True),
+        ("abab", "%ab", True),
+        ("abcab", "a%b%ab", True),
     ],
 )
 def test_like(text: str | None, pattern: str, expected: bool | None) -> None:

@@ -207,6 +207,11 @@ REFUSED = [
     ("NOT vol", "NOT takes conditions, not BIGINT", "vol"),
     ("vol LIKE 'a'", "LIKE matches STRINGs, not BIGINT", "vol LIKE 'a'"),
     ("symbol LIKE symbol", "LIKE needs a constant pattern", "symbol LIKE symbol"),
+    (
+        f"symbol LIKE '{'%a' * 101}'",
+        "LIKE takes a pattern with at most 100 wildcards (% and _)",
+        f"symbol LIKE '{'%a' * 101}'",
+    ),
     ("CASE WHEN vol THEN 1 END", "CASE takes conditions, not BIGINT", "vol THEN 1"),
     ("CASE WHEN ok THEN 1 ELSE 'a' END", "CASE mixes BIGINT with STRING", "ok THEN 1 ELSE 'a'"),
     ("coalesce(vol, symbol)", "coalesce mixes BIGINT with STRING", "coalesce(vol, symbol)"),

@@ -5,6 +5,7 @@ A rule takes the typed arguments and gives the type of the result, or raises Val
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from headrace.model import address
@@ -24,6 +25,9 @@ from headrace.model.types import (
     decimal,
 )
 
+WILDCARDS = ("%", "_")
+MAX_WILDCARDS = 100
+"""In one LIKE pattern: matching a text takes time in proportion to their number."""
 Arguments = tuple[Expression, ...]
 Rule = Callable[[Arguments], DataType]
 
@@ -183,7 +187,14 @@ def like(arguments: Arguments) -> DataType:
         raise ValueError(f"matches STRINGs, not {text.type}")
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         raise ValueError("needs a constant pattern")
+    if sum(part in WILDCARDS for part in pattern_parts(pattern.value)) > MAX_WILDCARDS:
+        raise ValueError(f"takes a pattern with at most {MAX_WILDCARDS} wildcards (% and _)")
     return BOOLEAN
+
+
+def pattern_parts(pattern: str) -> list[str]:
+    """Split a LIKE pattern into wildcards, characters and characters behind a backslash."""
+    return re.findall(r"\\.|.", pattern, re.DOTALL)
 
 
 def in_network(arguments: Arguments) -> DataType:

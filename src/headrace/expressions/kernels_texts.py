@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from headrace.expressions.characters import Characters
 from headrace.expressions.columns import Evaluated, Values, built, by_distinct, patched, raw, repeated, row_by_row
+from headrace.expressions.functions import pattern_parts
 from headrace.model.expressions import Call, Literal
-from headrace.model.types import BOOLEAN, STRING
+from headrace.model.types import STRING
 
 FAR = 2**40
 """Beyond the end of every text."""
@@ -144,19 +145,14 @@ def like(call: Call, values: list[Values]) -> Evaluated:
     pattern = call.arguments[1]
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         raise TypeError("the pattern is a constant")
-    parts = re.findall(r"\\.|.", pattern.value, re.DOTALL)
+    parts = pattern_parts(pattern.value)
     literal = "".join(part[-1] for part in parts if part not in WILDCARDS)
     shape = "".join(part if part in WILDCARDS else "x" for part in parts)
     simple = SIMPLE_PATTERNS.get(re.sub("x+", "x", re.sub("%+", "%", shape)))
     if simple is not None:
         return Evaluated(simple(values[0], literal))
-    try:
-        expression = "".join(WILDCARDS.get(part) or escaped(part[-1]) for part in parts)
-        return Evaluated(pc.match_substring_regex(values[0], rf"(?s)\A{expression}\z"))
-    except pa.ArrowInvalid:  # tens of thousands of wildcards are too many for Arrow
-        expression = "".join(WILDCARDS.get(part) or re.escape(part[-1]) for part in parts)
-        compiled = re.compile(expression, re.DOTALL)
-        return by_distinct(lambda text: compiled.fullmatch(text) is not None, values[0], STRING, BOOLEAN)
+    expression = "".join(WILDCARDS.get(part) or escaped(part[-1]) for part in parts)
+    return Evaluated(pc.match_substring_regex(values[0], rf"(?s)\A{expression}\z"))
 
 
 def escaped(char: str) -> str:

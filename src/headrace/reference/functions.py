@@ -157,9 +157,16 @@ def substring(text: str, position: int, length: int | None = None) -> str:
 
 
 def like(text: str, pattern: str) -> bool:
-    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
-    wildcards = {"%": ".*", "_": "."}
-    expression = "".join(wildcards.get(part) or re.escape(part[-1]) for part in parts)
+    """Behind a % the first match is as good as any later one: an atomic group keeps `re` from trying them all."""
+    between = [""]
+    for part in re.findall(r"\\.|.", pattern, re.DOTALL):
+        if part == "%":
+            between.append("")
+        else:
+            between[-1] += "." if part == "_" else re.escape(part[-1])
+    first, *others = between
+    middle = "".join(f"(?>.*?{each})" for each in others[:-1])
+    expression = first + middle + (f".*{others[-1]}" if others else "")
     return re.fullmatch(expression, text, re.DOTALL) is not None
 
 
