@@ -23,8 +23,25 @@ Values: TypeAlias = pa.Array | pa.Scalar
 Mask = NDArray[np.bool_]
 
 
+MAX_HELD_BYTES = 256 << 20
+"""What the columns on the way to the values of expressions may take; beyond that, rows are evaluated in pieces."""
+
+
 class RowError(Exception):
     """Something that can't be computed for this row."""
+
+
+class TooManyBytesError(Exception):
+    """Columns that would take too much memory for all these rows; they fit if the rows come in so many `pieces`."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} bytes")
+        self.pieces = 2 * count // MAX_HELD_BYTES
+
+
+def check_held(count: int) -> None:
+    if count > MAX_HELD_BYTES:
+        raise TooManyBytesError(count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +85,19 @@ def one_row(values: Values) -> pa.Array:
 
 
 def repeated(values: Values, length: int) -> pa.Array:
-    return pa.repeat(values, length) if isinstance(values, pa.Scalar) else values
+    if not isinstance(values, pa.Scalar):
+        return values
+    check_held(text_bytes_of(values) * length)
+    return pa.repeat(values, length)
+
+
+def text_bytes_of(values: Values) -> int:
+    """What the texts of a column take, or one text that is the same for every row; 0 for other types."""
+    if not pa.types.is_string(values.type):
+        return 0
+    if isinstance(values, pa.Scalar):
+        return int(pc.binary_length(values).as_py() or 0)
+    return int(values.nbytes)
 
 
 def spread(found: Evaluated, length: int) -> Evaluated:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, tzinfo
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.expressions import kernels_addresses as addresses
@@ -16,12 +17,26 @@ from headrace.expressions import kernels_logic as logic
 from headrace.expressions import kernels_numbers as numbers
 from headrace.expressions import kernels_texts as texts
 from headrace.expressions import kernels_times as times
-from headrace.expressions.columns import Evaluated, Values, constant, is_null, null, one_row, spread, united
+from headrace.expressions.columns import (
+    Evaluated,
+    Mask,
+    TooManyBytesError,
+    Values,
+    check_held,
+    constant,
+    is_null,
+    null,
+    one_row,
+    spread,
+    text_bytes_of,
+    united,
+)
 from headrace.expressions.kernels_casts import cast
 from headrace.expressions.user_calls import call_user_function
-from headrace.model.expressions import Call, ColumnRef, Expression, Literal
+from headrace.model.errors import ExpressionFailure
+from headrace.model.expressions import Call, ColumnRef, Expression, Literal, children
 from headrace.model.schema import UserFunction
-from headrace.model.types import NULL
+from headrace.model.types import NULL, STRING
 
 Kernel = Callable[[Call, list[Values]], Evaluated]
 """Takes the tree and its arguments, at least one of them a column; the failures it gives are its own."""
@@ -62,15 +77,79 @@ class Evaluation:
         self.functions = {function.name.lower(): function for function in functions}
         self.zone = zone
         self.computed = {tree: Evaluated(values) for tree, values in (known or {}).items()}
+        self.kept = set(self.computed)
+        self.held_bytes = 0
+        self.text_bytes = 0
 
     def evaluate(self, tree: Expression) -> Evaluated:
-        """The column of `tree`, of its type, with the rows on which it failed."""
-        return spread(self.column(tree), self.length)
+        """The column of `tree`, of its type, with the rows on which it failed.
+
+        Raises:
+            ExpressionFailure: the column can't be computed at all.
+        """
+        try:
+            found = spread(self.column_in_memory(tree), self.length)
+            if tree not in self.kept:
+                self.keep(tree, found.values)
+        except (TooManyBytesError, MemoryError, pa.ArrowCapacityError) as problem:
+            raise ExpressionFailure(tree, f"it takes too much memory: {problem}", is_too_large=True) from problem
+        except (pa.ArrowException, ArithmeticError, RecursionError, ValueError) as problem:
+            raise ExpressionFailure(tree, f"{type(problem).__name__}: {problem}") from problem
+        return found
+
+    def keep(self, tree: Expression, values: pa.Array) -> None:
+        """Texts that were asked for stay as long as the evaluation does."""
+        self.kept.add(tree)
+        if isinstance(tree, Call):
+            self.text_bytes += text_bytes_of(values)
+            check_held(self.text_bytes)
+
+    # Within a bounded memory
+
+    def column_in_memory(self, tree: Expression) -> Evaluated:
+        """The column of `tree`; if all that is computed on the way takes too much memory, from pieces of the rows."""
+        try:
+            return self.column(tree)
+        except TooManyBytesError as problem:
+            self.computed = {known: self.computed[known] for known in self.kept if known in self.computed}
+            self.held_bytes = 0
+            if self.length < 2:
+                raise
+            size = -(-self.length // problem.pieces)
+        parts = []
+        for begin in range(0, self.length, size):
+            part = self.piece(tree, begin, min(size, self.length - begin))
+            parts.append(spread(part.column_in_memory(tree), part.length))
+        check_held(sum(text_bytes_of(part.values) for part in parts))
+        failed = None
+        if any(part.failed is not None for part in parts):
+            failed = np.concatenate([failed_rows(part) for part in parts])
+        found = self.computed[tree] = Evaluated(pa.concat_arrays([part.values for part in parts]), failed)
+        return found
+
+    def piece(self, tree: Expression, begin: int, length: int) -> Evaluation:
+        """Some of the rows, with what `tree` needs of them."""
+        columns: dict[tuple[str, str], pa.Array] = {}
+        known: dict[Expression, pa.Array] = {}
+        pending = [tree]
+        while pending:
+            node = pending.pop()
+            found = self.computed.get(node) if node in self.kept else None
+            if found is not None and found.failed is None and isinstance(found.values, pa.Array):
+                known[node] = found.values.slice(begin, length)
+            elif isinstance(node, ColumnRef):
+                columns[node.relation, node.name] = self.columns[node.relation, node.name].slice(begin, length)
+            else:
+                pending += children(node)
+        return Evaluation(columns, length, self.functions.values(), self.zone, known)
 
     def column(self, tree: Expression) -> Evaluated:
         found = self.computed.get(tree)
         if found is None:
             found = self.computed[tree] = self.compute(tree)
+            if isinstance(tree, Call) and isinstance(found.values, pa.Array):
+                self.held_bytes += found.values.nbytes
+                check_held(self.held_bytes)
         return found
 
     def compute(self, tree: Expression) -> Evaluated:
@@ -88,10 +167,16 @@ class Evaluation:
         return found if isinstance(found.values, pa.Scalar) else Evaluated(found.values[0], found.failed)
 
     def call(self, tree: Call, arguments: list[Evaluated]) -> Evaluated:
+        if tree.type == STRING and tree.function != "concat":
+            check_held(sum(self.text_bytes_in(argument.values) for argument in arguments))
         if tree.function in FORGIVING:
             return FORGIVING[tree.function](tree, arguments)
         found = self.apply(tree, [argument.values for argument in arguments])
         return Evaluated(found.values, united([found.failed, *(argument.failed for argument in arguments)]))
+
+    def text_bytes_in(self, values: Values) -> int:
+        """What the texts take that a function may choose from, or pass on: a constant may be chosen for every row."""
+        return text_bytes_of(values) * (self.length if isinstance(values, pa.Scalar) else 1)
 
     def apply(self, tree: Call, values: list[Values]) -> Evaluated:
         if tree.type == NULL:
@@ -105,6 +190,11 @@ class Evaluation:
         if tree.function in STRICT:
             return STRICT[tree.function](tree, values)
         return call_user_function(self.functions[tree.function.lower()], tree, values)
+
+
+def failed_rows(part: Evaluated) -> Mask:
+    """The rows on which a piece failed, one element for each."""
+    return np.zeros(len(part.values), np.bool_) if part.failed is None else part.failed
 
 
 def computed_arguments(tree: Call) -> list[Expression]:

@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headrace.expressions.characters import Characters
-from headrace.expressions.columns import Evaluated, Values, built, by_distinct, patched, raw, repeated, row_by_row
+from headrace.expressions.columns import (
+    Evaluated,
+    RowError,
+    Values,
+    built,
+    by_distinct,
+    check_held,
+    one_row,
+    patched,
+    raw,
+    repeated,
+    row_by_row,
+    settled,
+)
 from headrace.expressions.functions import pattern_parts
 from headrace.model.expressions import Call, Literal
-from headrace.model.types import STRING
+from headrace.model.types import MAX_TEXT_BYTES, STRING
 
 FAR = 2**40
 """Beyond the end of every text."""
 Kernel = Callable[[Call, list[Values]], Evaluated]
+Lengths = NDArray[np.int64]
 
 
 def with_constants(vectorised: Callable[..., pa.Array], one: Callable[..., Any]) -> Kernel:
@@ -33,8 +49,59 @@ def with_constants(vectorised: Callable[..., pa.Array], one: Callable[..., Any])
     return kernel
 
 
+# Texts that may be longer than what they are made of: their lengths are known before memory is taken for them
+
+
 def concat(call: Call, values: list[Values]) -> Evaluated:
-    return Evaluated(pc.binary_join_element_wise(*values, "", null_handling="emit_null"))
+    lengths = reduce(np.add, map(byte_lengths, values))
+
+    def join(first: pa.Array) -> pa.Array:
+        return pc.binary_join_element_wise(first, *values[1:], "", null_handling="emit_null")
+
+    return within_limit(repeated(values[0], row_count(values)), lengths, join, *values[1:])
+
+
+def byte_lengths(texts: Values) -> Lengths:
+    """Of each text; of a NULL 0."""
+    return raw(pc.fill_null(pc.binary_length(one_row(texts)), 0), np.int32).astype(np.int64)
+
+
+def within_limit(text: pa.Array, lengths: Lengths, make: Callable[[pa.Array], pa.Array], *others: Values) -> Evaluated:
+    """What `make` makes of texts, where it has these lengths; a text that would be too long fails its row."""
+    too_long = np.broadcast_to(lengths > MAX_TEXT_BYTES, (len(text),))
+    check_held(int(np.broadcast_to(lengths, (len(text),)).sum(where=~too_long)))
+    if not too_long.any():
+        return Evaluated(make(text))
+    short = pc.if_else(pa.array(too_long), pa.scalar(None, text.type), text)
+    return settled(make(short), too_long, text, *others)
+
+
+def replace(call: Call, values: list[Values]) -> Evaluated:
+    text, old, new = values
+    if isinstance(text, pa.Array) and isinstance(old, pa.Scalar) and isinstance(new, pa.Scalar):
+        part, other = old.as_py(), new.as_py()
+        if not part:
+            return within_limit(text, byte_lengths(text), lambda texts: texts)
+        counts = raw(pc.fill_null(pc.count_substring(text, part), 0), np.int32).astype(np.int64)
+        lengths = byte_lengths(text) + counts * (len(other.encode()) - len(part.encode()))
+        return within_limit(text, lengths, lambda texts: pc.replace_substring(texts, part, other))
+    return replace_by_row(values)
+
+
+def replace_by_row(values: list[Values]) -> Evaluated:
+    total = 0
+
+    def compute(text: str, old: str, new: str) -> str:
+        nonlocal total
+        growth = len(new.encode()) - len(old.encode())
+        length = len(text.encode()) + (text.count(old) * growth if old else 0)
+        if length > MAX_TEXT_BYTES:
+            raise RowError("the text is too long")
+        total += length
+        check_held(total)
+        return text.replace(old, new) if old else text
+
+    return row_by_row(compute, values, [STRING] * 3, STRING)
 
 
 def length(call: Call, values: list[Values]) -> Evaluated:
@@ -137,10 +204,6 @@ def find(text: pa.Array, part: str) -> pa.Array:
     return built(positions, pa.int64(), text)
 
 
-def replace(text: pa.Array, old: str, new: str) -> pa.Array:
-    return pc.replace_substring(text, old, new) if old else text
-
-
 def like(call: Call, values: list[Values]) -> Evaluated:
     pattern = call.arguments[1]
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
@@ -181,7 +244,7 @@ STRICT: dict[str, Kernel] = {
     "substring": substring,
     "left": left,
     "right": right,
-    "replace": with_constants(replace, lambda text, old, new: text.replace(old, new) if old else text),
+    "replace": replace,
     "instr": with_constants(find, lambda text, part: text.find(part) + 1),
     "starts_with": with_constants(pc.starts_with, str.startswith),
     "ends_with": with_constants(pc.ends_with, str.endswith),

@@ -8,24 +8,27 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.expressions.columns import (
     Evaluated,
     RowError,
     Values,
     by_distinct,
+    holds,
     null,
     patched,
     present,
     repeated,
     row_by_row,
+    settled,
 )
 from headrace.expressions.kernels_decimals import fit_decimal, fit_decimal_value
 from headrace.model.address import BITS
 from headrace.model.arrow import arrow_type, is_bytes, is_text
 from headrace.model.expressions import Call
 from headrace.model.schema import UserFunction
-from headrace.model.types import ADDRESS, DOUBLE, MAX_BIGINT, MIN_BIGINT, DataType
+from headrace.model.types import ADDRESS, DOUBLE, MAX_BIGINT, MAX_TEXT_BYTES, MIN_BIGINT, STRING, DataType
 
 PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
     "BOOLEAN": bool,
@@ -84,7 +87,8 @@ def within(low: int, high: int) -> Callable[[int, DataType], int]:
 
 
 def encodable(value: str, _type: DataType) -> str:
-    value.encode()
+    if len(value.encode()) > MAX_TEXT_BYTES:
+        raise RowError("the text is too long")
     return value
 
 
@@ -136,9 +140,12 @@ def array_of_type(array: Any, data_type: DataType, length: int) -> Evaluated:
     if data_type.name == "DECIMAL":
         return fit_decimal(array.cast(pa.decimal128(20, 0)) if pa.types.is_integer(array.type) else array, data_type)
     try:
-        return Evaluated(array.cast(arrow_type(data_type), safe=data_type != DOUBLE))
+        found = array.cast(arrow_type(data_type), safe=data_type != DOUBLE)
     except pa.ArrowInvalid as problem:
         raise RowError(f"beyond {data_type}") from problem
+    if data_type != STRING:
+        return Evaluated(found)
+    return settled(found, holds(pc.greater(pc.binary_length(found), MAX_TEXT_BYTES)))
 
 
 ARROW_KINDS: dict[str, Callable[[pa.DataType], bool]] = {

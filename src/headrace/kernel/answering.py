@@ -17,10 +17,11 @@ from headrace.kernel.computing import BUDGET_BYTES, finest_dimensions, fold_chun
 from headrace.kernel.joining import Joiner, codes_by_table
 from headrace.kernel.partials import NodePartials
 from headrace.kernel.retaining import Retained
-from headrace.kernel.row_errors import RowErrors
+from headrace.kernel.row_errors import RowErrors, failures_named
 from headrace.kernel.sources import StreamRows
 from headrace.kernel.workers import available_cores, in_order
 from headrace.model.arrow import one_array
+from headrace.model.errors import ExpressionFailure
 from headrace.model.query import Query
 from headrace.model.windows import Interval
 from headrace.planner.cost import Constants, Cost
@@ -36,6 +37,8 @@ CHUNK_ROWS = 200_000
 """A column of so many numbers fits a processor's cache."""
 MANY_ROWS = 1 << 15
 """If queries have fewer partials on average, closing them in threads would only make these wait for each other."""
+Folded = tuple[Mapping[int, NodePartials], Mapping[str, int]]
+"""Rows of the nodes that are computed from the stream, by place, and how many values failed, by query."""
 Report = Callable[[int, int], None]
 
 
@@ -59,8 +62,9 @@ class Answers:
 
 
 def plan_for(data: Data, queries: Mapping[str, Query], batch_rows: int = BATCH_ROWS) -> Plan:
-    cost = Cost(draw(data, queries.values(), batch_rows), Constants())
-    return make_plan({name: demand(query) for name, query in queries.items()}, cost)
+    with failures_named(queries):
+        cost = Cost(draw(data, queries.values(), batch_rows), Constants())
+        return make_plan({name: demand(query) for name, query in queries.items()}, cost)
 
 
 def answer(
@@ -100,6 +104,7 @@ class Reader:
         closed_us: int | None = None,
     ) -> None:
         self.data = data
+        self.queries = queries
         self.plan = plan
         self.budget_bytes = budget_bytes
         self.threads = threads
@@ -117,18 +122,30 @@ class Reader:
         run.retained.add(self.plan, {}, span_of(timed[stream.event_time]))
         functions = self.data.catalog.functions
         chunks = self.chunks(run, timed)
-        for shipped in level_one(self.plan, chunks, functions, stream.zone, self.budget_bytes, self.threads):
-            run.retained.add(self.plan, shipped)
+        with failures_named(self.queries):
+            for shipped in level_one(self.plan, chunks, functions, stream.zone, self.budget_bytes, self.threads):
+                run.retained.add(self.plan, shipped)
 
     def chunks(self, run: Run, rows: pa.Table) -> Iterator[Mapping[int, NodePartials]]:
         """The partials of the rows in pieces; what failed on them is counted."""
         pieces = cut(rows, self.threads)
-        for found, errors in in_order([partial(self.fold, piece) for piece in pieces], self.threads):
-            yield found
-            for name, failed in errors.items():
-                run.errors[name] = run.errors.get(name, 0) + failed
+        for folded in in_order([partial(self.fold_in_memory, piece) for piece in pieces], self.threads):
+            for found, errors in folded:
+                yield found
+                for name, failed in errors.items():
+                    run.errors[name] = run.errors.get(name, 0) + failed
 
-    def fold(self, piece: pa.Table) -> tuple[Mapping[int, NodePartials], Mapping[str, int]]:
+    def fold_in_memory(self, piece: pa.Table) -> list[Folded]:
+        """Fold the rows at once, or half by half where expressions take too much memory for all of them."""
+        try:
+            return [self.fold(piece)]
+        except ExpressionFailure as problem:
+            if not problem.is_too_large or piece.num_rows < 2:
+                raise
+        middle = piece.num_rows // 2
+        return [*self.fold_in_memory(piece.slice(0, middle)), *self.fold_in_memory(piece.slice(middle))]
+
+    def fold(self, piece: pa.Table) -> Folded:
         """The nodes computed from some rows with their partners beside them, and the errors of each query."""
         evaluation, positions = self.joiner.batch(piece)
         times_us = np.asarray(one_array(piece[self.data.stream.event_time]).cast(pa.int64()))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 MAX_SHOWN = 1_000
 
@@ -73,6 +76,60 @@ class UnsupportedError(HeadraceError):
 
 class UsageError(HeadraceError):
     """A command or a call with arguments that do not fit: a missing file, a folder in use, a number out of range."""
+
+
+class ExpressionFailure(HeadraceError):
+    """An expression that could not be evaluated at all, as opposed to one that failed on single rows.
+
+    `expression` is the tree. Whoever knows the queries that use it raises a `QueryFailure` in its place. One that
+    `is_too_large` may be evaluated for fewer rows.
+    """
+
+    def __init__(self, expression: Any, reason: str, is_too_large: bool = False) -> None:
+        function = getattr(expression, "function", None)
+        what = f"the values of {function}(...)" if function else "the values of an expression"
+        super().__init__("expression", f"{what} can't be computed: {reason}")
+        self.expression = expression
+        self.reason = reason
+        self.is_too_large = is_too_large
+
+    def __reduce__(self) -> tuple[type[ExpressionFailure], tuple[Any, str, bool]]:
+        return ExpressionFailure, (self.expression, self.reason, self.is_too_large)
+
+
+class QueryFailure(HeadraceError):
+    """Some queries can't be answered; the others could go on without them. `queries` are their names.
+
+    Only the text of an error comes back from a Spark worker: its last line holds the names, for `query_failure_in`.
+    """
+
+    def __init__(self, queries: Iterable[str], reason: str) -> None:
+        self.queries = tuple(queries)
+        self.reason = reason
+        count = f"query {self.queries[0]}" if len(self.queries) == 1 else f"{len(self.queries)} queries"
+        hint = "drop it (headrace queries drop) or register it with a smaller result"
+        super().__init__("query-failed", f"{count} can't be answered: {reason}", hint=hint)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{QUERIES_MARK}{json.dumps(self.queries)}"
+
+    def __reduce__(self) -> tuple[type[QueryFailure], tuple[tuple[str, ...], str]]:
+        return QueryFailure, (self.queries, self.reason)
+
+
+QUERIES_MARK = "  = queries: "
+
+
+def query_failure_in(text: str) -> QueryFailure | None:
+    """Return the last QueryFailure whose text is part of `text`, such as a stack trace that came from a worker."""
+    found = list(QUERY_FAILURE.finditer(text))
+    return QueryFailure(json.loads(found[-1]["queries"]), found[-1]["reason"]) if found else None
+
+
+QUERY_FAILURE = re.compile(
+    rf"error\[query-failed\]: [^\n]*? can't be answered: (?P<reason>[^\n]*)\n"
+    rf"(?:[^\n]*\n)??{re.escape(QUERIES_MARK)}(?P<queries>\[[^\n]*\])"
+)
 
 
 class RowErrorWarning(UserWarning):

@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 MAX_DECIMAL_DIGITS = 38
+MAX_TEXT_BYTES = 1 << 16
+"""In UTF-8, of a text that an expression makes; texts of the input may be longer."""
 MIN_BIGINT, MAX_BIGINT = -(2**63), 2**63 - 1
 
 # A value inside: NULL is None, a TIMESTAMP is int microseconds since the epoch, an ADDRESS a 128-bit int, an ARRAY and

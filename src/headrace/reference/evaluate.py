@@ -17,7 +17,7 @@ from headrace.model.arrow import plain_values, to_array
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal
 from headrace.model.schema import UserFunction
 from headrace.model.types import DataType, Value
-from headrace.reference.functions import STRICT, RowError, cast, compare, fit, order_key
+from headrace.reference.functions import STRICT, RowError, cast, check_text_bytes, compare, count_bytes, fit, order_key
 
 Row = Mapping[str, Mapping[str, Value]]
 """Column values by relation and column name."""
@@ -102,6 +102,8 @@ class Evaluator:
             raise RowError(str(problem)) from problem
         if value is not None and not has_type(value, returns):
             raise RowError(f"{name} gave {type(value).__name__}, not {returns}")
+        if isinstance(value, str):
+            check_text_bytes(count_bytes(value))
         return value
 
 

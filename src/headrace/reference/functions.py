@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.model.address import format_address, in_network, parse_address, parse_network, prefix
 from headrace.model.time import parse_timestamp
-from headrace.model.types import ADDRESS, MAX_BIGINT, MIN_BIGINT, DataType, Value
+from headrace.model.types import ADDRESS, MAX_BIGINT, MAX_TEXT_BYTES, MIN_BIGINT, DataType, Value
 
 EXACT = Context(prec=100)
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -156,6 +156,29 @@ def substring(text: str, position: int, length: int | None = None) -> str:
     return text[max(0, start) : max(0, end)]
 
 
+def concat(*texts: str) -> str:
+    check_text_bytes(sum(map(count_bytes, texts)))
+    return "".join(texts)
+
+
+def replace(text: str, old: str, new: str) -> str:
+    """Counted first, since the text could be larger than the memory."""
+    if not old:
+        check_text_bytes(count_bytes(text))
+        return text
+    check_text_bytes(count_bytes(text) + text.count(old) * (count_bytes(new) - count_bytes(old)))
+    return text.replace(old, new)
+
+
+def count_bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def check_text_bytes(count: int) -> None:
+    if count > MAX_TEXT_BYTES:
+        raise RowError(f"a text longer than {MAX_TEXT_BYTES} bytes")
+
+
 def like(text: str, pattern: str) -> bool:
     """Behind a % the first match is as good as any later one: an atomic group keeps `re` from trying them all."""
     between = [""]
@@ -251,7 +274,7 @@ STRICT: dict[str, Callable[..., Any]] = {
     "log2": real(math.log2),
     "log10": real(math.log10),
     "power": real(power),
-    "concat": lambda *texts: "".join(texts),
+    "concat": concat,
     "lower": lambda text: simple_case(text, str.lower),
     "upper": lambda text: simple_case(text, str.upper),
     "length": len,
@@ -261,7 +284,7 @@ STRICT: dict[str, Callable[..., Any]] = {
     "substring": substring,
     "left": lambda text, count: text[: max(0, count)],
     "right": lambda text, count: text[max(0, len(text) - count) :],
-    "replace": lambda text, old, new: text.replace(old, new) if old else text,
+    "replace": replace,
     "instr": lambda text, part: text.find(part) + 1,
     "starts_with": str.startswith,
     "ends_with": str.endswith,

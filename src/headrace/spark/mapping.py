@@ -20,7 +20,7 @@ from headrace.kernel.computing import BUDGET_BYTES, level_one
 from headrace.kernel.interchange import Counts, Shipment, pack, to_bytes
 from headrace.kernel.owning import split
 from headrace.kernel.partials import NodePartials
-from headrace.kernel.row_errors import in_open_instance
+from headrace.kernel.row_errors import failures_named, in_open_instance
 from headrace.model.arrow import arrow_type, for_people, one_array
 from headrace.model.schema import Stream
 from headrace.model.types import TIMESTAMP
@@ -174,9 +174,10 @@ class Task:
         chunks = (chunk for rows in pieces for chunk in reader.chunks(run, self.accepted(rows)))
         functions, zone = self.step.setting.catalog.functions, self.stream.zone
         assert self.step.journal.plan is not None
-        for shipped in level_one(reader.plan, chunks, functions, zone, BUDGET_BYTES):
-            self.counted.node_rows += sum(part.rows for part in shipped.values())
-            yield from self.sent(self.step.journal.plan, shipped.values())
+        with failures_named(reader.queries):
+            for shipped in level_one(reader.plan, chunks, functions, zone, BUDGET_BYTES):
+                self.counted.node_rows += sum(part.rows for part in shipped.values())
+                yield from self.sent(self.step.journal.plan, shipped.values())
         self.counted.errors = run.errors
 
     def sent(self, plan: str, parts: Iterable[NodePartials]) -> Iterator[Piece]:
