@@ -11,10 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headrace.kernel import closing
 from headrace.kernel.answering import Reader, Run, answer, plan_for
-from headrace.kernel.closing import close, filled, group_slots, repeated_from, window_totals
+from headrace.kernel.closing import Limits, close, filled, group_slots, repeated_from, window_totals
 from headrace.kernel.closing_loops import count_groups
+from headrace.kernel.failures import failures_of
 from headrace.kernel.leaf_rows import KNOWN_RANKINGS, KNOWN_ROWS, LeafRows, numbered_groups, ranked
+from headrace.model.errors import QueryFailure
 from headrace.model.query import Order
 from headrace.model.windows import Interval
 from headrace.planner.leaves import demand
@@ -118,25 +121,25 @@ def test_each_row_is_in_a_slot_of_every_window_that_holds_it() -> None:
 def test_gaps_are_filled_up_to_a_number() -> None:
     assert list(repeated_from(np.array([5, 1, 9]), np.array([2, 0, 3]))) == [5, 6, 9, 10, 11]
     for most, expected, left_out in ((9, [1, 2, 3, 4, 5, 6], 0), (2, [1, 2, 3, 4, 6], 1), (0, [1, 2, 6], 3)):
-        instances, more = filled(np.array([1, 2, 6]), most)
+        instances, more = filled(np.array([1, 2, 6]), Limits(most))
         assert (list(instances), more) == (expected, left_out)
 
 
 COUNTS = parse_script(
     """
     CREATE STREAM S (t TIMESTAMP) EVENT TIME t LATENESS '5 s';
-    CREATE QUERY q AS SELECT count(*) AS n FROM S [RANGE '11 us' SLIDE '3 us'];
+    CREATE QUERY q AS SELECT count(*) AS n FROM S [RANGE '11 ms' SLIDE '3 ms'];
     """
 )
 
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.lists(st.integers(0, 80), min_size=1, max_size=8),
-    st.lists(st.integers(0, 80), max_size=2),
+    st.lists(st.integers(0, 80).map(lambda time: time * 1_000), min_size=1, max_size=8),
+    st.lists(st.integers(0, 80).map(lambda time: time * 1_000), max_size=2),
     st.sampled_from([0, 3, 1_000]),
 )
-@example([13, 22, 39], [13], 1_000)
+@example([13_000, 22_000, 39_000], [13_000], 1_000)
 def test_a_window_has_its_own_rows_whichever_others_are_shown(
     times_us: list[int], missed: list[int], max_empty: int
 ) -> None:
@@ -150,6 +153,76 @@ def test_a_window_has_its_own_rows_whichever_others_are_shown(
     for (start_us, end_us), count in zip(bounds, table["n"].to_pylist(), strict=True):
         assert count == sum(start_us <= time_us < end_us for time_us in times_us)
         assert not any(start_us <= time_us < end_us for time_us in missed)
+
+
+MANY = parse_script(
+    """
+    CREATE STREAM S (t TIMESTAMP, g BIGINT, x DOUBLE) EVENT TIME t LATENESS '5 s';
+    CREATE QUERY plain AS SELECT count(*) AS n, min(x) AS low FROM S [RANGE '11 ms' SLIDE '3 ms'];
+    CREATE QUERY hopping AS SELECT count(*) AS n FROM S [RANGE '2 ms' SLIDE '7 ms'] HAVING count(*) <> 1;
+    CREATE QUERY totals AS SELECT g, count(*) AS n, sum(g) AS s FROM S [RANGE '11 ms' SLIDE '3 ms'] GROUP BY g;
+    CREATE QUERY states AS SELECT g, avg(x) AS a, count(DISTINCT x) AS d FROM S [RANGE '40 ms' SLIDE '3 ms'] GROUP BY g;
+    CREATE QUERY best AS SELECT g, sum(g) AS s FROM S [RANGE '40 ms' SLIDE '3 ms'] GROUP BY g
+        ORDER BY sum(g) DESC LIMIT 2;
+    CREATE QUERY fine AS SELECT count(*) AS n FROM S [RANGE '1 us'];
+    """
+)
+MANY_QUERIES = {each.name: each.query for each in MANY.queries}
+
+
+def many_data() -> Data:
+    rng = np.random.default_rng(3)
+    times = np.sort(rng.integers(0, 300_000, 400))
+    rows = pa.table(
+        {
+            "t": pa.array(times, pa.timestamp("us", tz="UTC")),
+            "g": pa.array(rng.integers(0, 9, 400)),
+            "x": pa.array(rng.integers(0, 5, 400) / 4),
+        }
+    )
+    return Data(MANY.catalog, MANY.catalog.streams[0], rows, {})
+
+
+@pytest.mark.parametrize("missed", [(), (Interval(100_000, 120_000),)], ids=["complete", "with a hole"])
+@pytest.mark.parametrize("name", MANY_QUERIES)
+def test_many_windows_are_closed_piece_by_piece(
+    name: str, missed: tuple[Interval, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, query, run = many_data(), MANY_QUERIES[name], Run()
+    Reader(data, {name: query}, plan_for(data, {name: query})).take_batch(run, data.rows)
+    parts = run.retained.gather(demand(query)).parts
+    expected = close(query, parts, missed)
+    assert expected.table.num_rows > 10
+    for entries in (1, 7, 50):
+        monkeypatch.setattr(closing, "PIECE_ENTRIES", entries)
+        found = close(query, parts, missed)
+        assert found.table.equals(expected.table)
+        assert [order.to_pylist() for order in found.orders] == [order.to_pylist() for order in expected.orders]
+        counts = [(each.windows, each.errors, each.left_out, each.last_end_us) for each in (found, expected)]
+        assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("name", MANY_QUERIES)
+def test_a_query_with_too_many_rows_is_named(name: str) -> None:
+    data, query, run = many_data(), MANY_QUERIES[name], Run()
+    Reader(data, {name: query}, plan_for(data, {name: query})).take_batch(run, data.rows)
+    parts = run.retained.gather(demand(query)).parts
+    expected = close(query, parts)
+    count = expected.table.num_rows
+    assert close(query, parts, max_rows=max(count, expected.windows)).table.num_rows == count
+    with pytest.raises(QueryFailure, match="result rows in one step") as caught, failures_of(name):
+        close(query, parts, max_rows=count - 1)
+    assert caught.value.queries == (name,)
+
+
+def test_empty_windows_are_not_answered_where_they_would_be_far_more_than_the_rows() -> None:
+    """Whether they are depends on the query alone, not on the rows or the step."""
+    data = many_data()
+    closed = answer(data, MANY_QUERIES).closed
+    times = np.unique(data.rows["t"].cast(pa.int64()).to_numpy())
+    assert closed["fine"].table.num_rows == closed["fine"].windows == len(times)
+    assert closed["fine"].left_out == times[-1] - times[0] + 1 - len(times)
+    assert closed["plain"].left_out == 0
 
 
 def test_no_rows_give_an_empty_table() -> None:

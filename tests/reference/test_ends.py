@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.model.time import SECOND_US
 from headrace.model.windows import Interval
 from headrace.reference import Gap
@@ -141,7 +143,15 @@ def test_the_gap_of_a_century_takes_no_time() -> None:
     scenario = Scenario("SELECT count(*) AS n FROM s [RANGE '1 us']")
     scenario.batch(at(0), at(100 * 365 * 86_400))
     (gap,) = scenario.end().result.gaps
-    assert gap.count == 100 * 365 * 86_400 * SECOND_US - 1 - 1_000
+    assert gap.count == 100 * 365 * 86_400 * SECOND_US - 1
+
+
+@pytest.mark.parametrize(("slide", "empty"), [("1 ms", 1_000), ("999 us", 0)])
+def test_empty_windows_that_come_more_often_than_every_millisecond_are_only_counted(slide: str, empty: int) -> None:
+    # time  0  ... ten seconds of short windows
+    scenario = Scenario(f"SELECT count(*) AS n FROM s [RANGE '{slide}']")
+    end = [scenario.batch(at(0), at(10)), scenario.end()]
+    assert [row[2] for step in end for row in step.rows()] == [1, *[0] * empty, 1]
 
 
 def test_gaps_of_slices_are_counted_too() -> None:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from headrace.expressions import columns
+from headrace.model.errors import QueryFailure
 from headrace.model.query import Query
+from headrace.model.time import SECOND_US
+from headrace.spark.context import Setting
+from headrace.spark.directory import prepare
+from headrace.spark.local import InProcess
+from headrace.spark.registry import ask
+from headrace.spark.stepping import Input, Stepper
+from headrace.sql import parse_script
+from tests.oracle.tables import STREAM
 from tests.oracle.test_kernel import check
 from tests.oracle.values import canonical_row
-from tests.spark.stories import Story, Windows, run_engine, run_reference, stories
+from tests.spark.stories import Story, Windows, arrow, run_engine, run_reference, stories, without_sync
 
 SETTINGS = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
@@ -85,3 +97,38 @@ def test_other_queries_do_not_matter(story: Story) -> None:
         if stay.joins == 0:
             assert alone.keys() == together.windows[name].keys()
         compare(stay.query, alone, theirs[name])
+
+
+def test_a_query_that_fails_in_a_step_is_named(tmp_path: Path) -> None:
+    """By too many result rows when it closes; by an expression that does not fit when rows are read."""
+    script = parse_script(STREAM)
+    setting = Setting(str(tmp_path), str(tmp_path / "state"), 1, script.catalog, "r", None, (), max_result_rows=3)
+    directory = prepare(tmp_path / "state", STREAM, 1)
+    with without_sync():
+        stepper = Stepper(setting, InProcess())
+        ask(directory, "add", "few", "SELECT count(*) AS n FROM r [RANGE '1 hour']")
+        ask(directory, "add", "many", "SELECT count(*) AS n FROM r [RANGE '1 s']")
+        rows = arrow([{"t": second * SECOND_US} for second in range(10)])
+        stepper.step(Input(None, rows=[rows], sample=lambda: rows))
+        with pytest.raises(QueryFailure, match="more than 3 result rows") as caught:
+            stepper.step(Input(ended=True))
+        stepper.close()
+    assert caught.value.queries == ("many",)
+
+
+def test_a_query_whose_expression_fails_in_a_step_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = parse_script(STREAM)
+    setting = Setting(str(tmp_path), str(tmp_path / "state"), 1, script.catalog, "r", None, ())
+    directory = prepare(tmp_path / "state", STREAM, 1)
+    with without_sync():
+        stepper = Stepper(setting, InProcess())
+        ask(directory, "add", "good", "SELECT count(*) AS n FROM r [RANGE '1 hour']")
+        for name in ("first", "second"):
+            ask(directory, "add", name, f"SELECT max(length(s || s)) AS {name} FROM r [RANGE '1 hour']")
+        rows = arrow([{"t": second * SECOND_US, "s": "abc"} for second in range(10)])
+        stepper.step(Input(None, rows=[rows], sample=lambda: rows))
+        monkeypatch.setattr(columns, "MAX_HELD_BYTES", 10)
+        with pytest.raises(QueryFailure) as caught:
+            stepper.step(Input(None, rows=[rows], sample=lambda: rows))
+        stepper.close()
+    assert caught.value.queries == ("first", "second")

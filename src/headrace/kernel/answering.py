@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,10 +15,11 @@ import pyarrow.compute as pc
 from headrace.expressions.joins import Positions
 from headrace.kernel.closing import MAX_EMPTY, Closed, close
 from headrace.kernel.computing import BUDGET_BYTES, finest_dimensions, fold_chunk, level_one
+from headrace.kernel.failures import failures_named, failures_of
 from headrace.kernel.joining import Joiner, codes_by_table
 from headrace.kernel.partials import NodePartials
 from headrace.kernel.retaining import Retained
-from headrace.kernel.row_errors import RowErrors, failures_named
+from headrace.kernel.row_errors import RowErrors
 from headrace.kernel.sources import StreamRows
 from headrace.kernel.workers import available_cores, in_order
 from headrace.model.arrow import one_array
@@ -172,13 +174,19 @@ def span_of(times: pa.ChunkedArray) -> Interval | None:
 def close_all(
     run: Run, data: Data, queries: Mapping[str, Query], max_empty: int, threads: int = 1
 ) -> Mapping[str, Closed]:
-    """Every complete window that holds a row."""
+    """Every complete window that holds a row. All rows of the results are given, however many there are."""
     functions, zone = data.catalog.functions, data.stream.zone
     tasks = []
-    for query in queries.values():
+    rows = 0
+    for name, query in queries.items():
         gathered = run.retained.gather(demand(query))
         known = query, gathered.parts, gathered.missed, functions, zone, max_empty, None, gathered.foreign
-        tasks.append(partial(close, *known))
-    rows = sum(part.leaf.rows for task in tasks for part in task.args[1])
+        tasks.append(partial(close_named, name, partial(close, *known, max_rows=sys.maxsize)))
+        rows += sum(part.leaf.rows for part in gathered.parts)
     closed = zip(queries, in_order(tasks, threads if rows > MANY_ROWS * len(queries) else 1), strict=True)
     return {name: replace(found, errors=found.errors + run.errors.get(name, 0)) for name, found in closed}
+
+
+def close_named(name: str, task: Callable[[], Closed]) -> Closed:
+    with failures_of(name):
+        return task()

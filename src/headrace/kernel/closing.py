@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,17 +24,28 @@ from headrace.kernel.states_columns import Columns
 from headrace.kernel.states_user import Lowered
 from headrace.kernel.totals import Totals
 from headrace.model.arrow import arrow_type, one_array
+from headrace.model.errors import TooManyRowsError
 from headrace.model.expressions import WINDOW_END, WINDOW_START, Expression
 from headrace.model.query import Query
 from headrace.model.schema import UserFunction
 from headrace.model.types import TIMESTAMP
-from headrace.model.windows import AnyWindow, Interval
+from headrace.model.windows import AnyWindow, Interval, fills_gaps
 from headrace.planner.leaves import Terms, terms_of
 from headrace.windows import Boundaries, bounds_of, instances_ending, instances_of, last_ending
 
 Mask = npt.NDArray[np.bool_]
 
 MAX_EMPTY = 1_000
+MAX_RESULT_ROWS = 10_000_000
+PIECE_ENTRIES = 1 << 22
+"""So many rows of windows are put together at once."""
+
+
+class Limits(NamedTuple):
+    """How many empty windows are answered in a row, and how many rows in all."""
+
+    max_empty: int = MAX_EMPTY
+    max_rows: int = MAX_RESULT_ROWS
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,19 +116,48 @@ def close(
     max_empty: int = MAX_EMPTY,
     due: Due | None = None,
     foreign: Sequence[Foreign] = (),
+    max_rows: int = MAX_RESULT_ROWS,
 ) -> Closed:
     """The complete windows of the query that are due, else all, over the rows of its leaf, or leaves if partials came
     different ways.
 
     A window is complete if no slice crosses its bounds, and it shares no instant with a span that was missed. None may
     cross them where slices are foreign.
+
+    Raises:
+        TooManyRowsError: there are more than `max_rows` result rows.
     """
     if not parts:
         columns = query.result_columns()
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
         return Closed(schema.empty_table(), windows=0, errors=0, left_out=0)
     terms = terms_of(query)
-    windows = combined(query, terms, parts, Unknown(missed, foreign), max_empty, due)
+    limits = Limits(max_empty if fills_gaps(query.window) else 0, max_rows)
+    found: list[Closed] = []
+    rows = 0
+    for windows in combined(query, terms, parts, Unknown(missed, foreign), limits, due):
+        found.append(answered(query, terms, windows, functions, zone))
+        rows += found[-1].table.num_rows
+        if rows > max_rows:
+            raise TooManyRowsError(max_rows)
+    return found[0] if len(found) == 1 else put_together(found)
+
+
+def put_together(found: Sequence[Closed]) -> Closed:
+    """Windows that follow each other."""
+    return Closed(
+        pa.concat_tables([each.table for each in found]),
+        sum(each.windows for each in found),
+        sum(each.errors for each in found),
+        sum(each.left_out for each in found),
+        next((each.last_end_us for each in reversed(found) if each.last_end_us is not None), None),
+        tuple(pa.concat_arrays(same) for same in zip(*(each.orders for each in found), strict=True)),
+        next((each.problem for each in found if each.problem is not None), None),
+    )
+
+
+def answered(query: Query, terms: Terms, windows: Windows, functions: Iterable[UserFunction], zone: tzinfo) -> Closed:
+    """The results of some windows."""
     known, errors, problem = lowered(query, terms, windows)
     places = windows.places
     if query.having is not None:
@@ -161,38 +202,114 @@ def combined(
     terms: Terms,
     parts: Sequence[Part],
     unknown: Unknown,
-    max_empty: int,
+    limits: Limits,
     due: Due | None,
-) -> Windows:
-    """Partials combined per instance and group, in the order of instances, then of groups."""
+) -> Iterator[Windows]:
+    """Partials combined per instance and group, in the order of instances, then of groups; in several pieces where
+    there are many.
+    """
     leaves = [part.leaf for part in parts]
     leaf = rows_by_group(leaves, terms.groups) if query.group_by else rows_by_slice(leaves)
     first, last = instances_of(query.window, leaf.starts_us, leaf.ends_us)
     if due is not None:
         begin, end = instances_ending(query.window, due.after_us, due.until_us)
         first, last = np.maximum(first, begin), np.minimum(last, end)
-    held_by = np.maximum(last - first + 1, 0)
-    instances = np.unique(repeated_from(first, held_by))
+    instances = instances_between(first, last, limits.max_rows)
     complete = is_complete(query.window, instances, leaf, unknown)
-    if not query.group_by:
-        rows = np.repeat(leaf.order, held_by[leaf.slices])
-        before = None if due is None or due.last_end_us is None else last_ending(query.window, due.last_end_us)
-        whole, left_out = filled(instances if complete.all() else instances[complete], max_empty, before)
-        shown = whole[is_complete(query.window, whole, leaf, unknown)]
-        for begin, end in due.skipped if due is not None else ():
-            shown = shown[(shown < begin) | (end <= shown)]
-        slots = repeated_from(np.searchsorted(instances, first), held_by)
-        if not np.array_equal(shown, instances):
-            slots = places_among(shown, instances)[slots]
-            rows, slots = rows[slots >= 0], slots[slots >= 0]
-        states = combined_states(parts, terms, rows, slots, len(shown))
-        return Windows(shown, left_out, np.arange(len(shown)), {}, states)
-    first_window, counts = np.searchsorted(instances, first), np.zeros(len(instances), dtype=np.int64)
-    groups, states = grouped_windows(parts, terms, leaf, first_window, held_by, counts)
-    values = {tree: taken(leaf.values[term], groups) for tree, term in zip(query.group_by, terms.groups, strict=True)}
-    places = np.repeat(np.arange(len(instances)), counts)
-    windows = Windows(instances, 0, places, values, states)
-    return windows if complete.all() else only(windows, complete)
+    if query.group_by:
+        held = Held.among(instances, first, last)
+        counts = np.zeros(len(instances), dtype=np.int64)
+        count_groups(leaf.groups, leaf.slices, held.first, held.held_by, counts)
+        check_rows(query, counts[complete], limits.max_rows)
+        yield from windows_with_groups(query, terms, parts, leaf, held, counts, complete)
+        return
+    before = None if due is None or due.last_end_us is None else last_ending(query.window, due.last_end_us)
+    whole, left_out = filled(instances if complete.all() else instances[complete], limits, before)
+    shown = whole[is_complete(query.window, whole, leaf, unknown)]
+    for begin, end in due.skipped if due is not None else ():
+        shown = shown[(shown < begin) | (end <= shown)]
+    held = Held.among(shown, first, last)
+    for begin, end in pieces_of(held.counts(np.ones(len(first), dtype=np.int64)) + 1):
+        own = held.between(begin, end)
+        rows, slots = np.repeat(leaf.order, own.held_by[leaf.slices]), repeated_from(own.first, own.held_by)
+        states = combined_states(parts, terms, rows, slots, end - begin)
+        yield Windows(shown[begin:end], left_out if begin == 0 else 0, np.arange(end - begin), {}, states)
+
+
+def windows_with_groups(
+    query: Query, terms: Terms, parts: Sequence[Part], leaf: LeafRows, held: Held, counts: Integers, complete: Mask
+) -> Iterator[Windows]:
+    """Piece by piece; `counts` are the groups in each window."""
+    has_totals = len(parts) == 1 and isinstance(parts[0].leaf.states, Totals)
+    entries = counts if has_totals else held.counts(np.bincount(leaf.slices, minlength=len(held.first)))
+    for begin, end in pieces_of(entries):
+        own, slots = held.between(begin, end), counts[begin:end]
+        groups, states = grouped_windows(parts, terms, leaf, own.first, own.held_by, slots)
+        values = {
+            tree: taken(leaf.values[term], groups) for tree, term in zip(query.group_by, terms.groups, strict=True)
+        }
+        places = np.repeat(np.arange(end - begin), slots)
+        windows = Windows(own.instances, 0, places, values, states)
+        yield windows if complete[begin:end].all() else only(windows, complete[begin:end])
+
+
+def check_rows(query: Query, counts: Integers, max_rows: int) -> None:
+    """Raise before any work is done, if it is sure that windows with so many groups give too many rows."""
+    most = counts if query.limit is None else np.minimum(counts, query.limit)
+    if query.having is None and most.sum() > max_rows:
+        raise TooManyRowsError(max_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Of each slice the windows that hold it: so many from the first on, by their places among `instances`."""
+
+    instances: Integers
+    first: Integers
+    held_by: Integers
+
+    @staticmethod
+    def among(instances: Integers, first: Integers, last: Integers) -> Held:
+        """Slices by the numbers of their first and last window."""
+        places = np.searchsorted(instances, first)
+        return Held(instances, places, np.maximum(np.searchsorted(instances, last + 1) - places, 0))
+
+    def between(self, begin: int, end: int) -> Held:
+        """Some of the windows only."""
+        if (begin, end) == (0, len(self.instances)):
+            return self
+        first = np.clip(self.first, begin, end)
+        behind = np.clip(self.first + self.held_by, begin, end)
+        return Held(self.instances[begin:end], first - begin, behind - first)
+
+    def counts(self, rows: Integers) -> Integers:
+        """The rows in each window, if a slice has so many."""
+        size = len(self.instances) + 1
+        changes = np.bincount(self.first, rows, size) - np.bincount(self.first + self.held_by, rows, size)
+        counts: Integers = np.cumsum(changes[:-1]).astype(np.int64)
+        return counts
+
+
+def pieces_of(entries: Integers) -> list[tuple[int, int]]:
+    """Cut windows, which have so many entries, into runs that fit into memory; there is one at least."""
+    ends = np.cumsum(entries) // PIECE_ENTRIES
+    cuts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(entries)]
+    return list(pairwise(cuts))
+
+
+def instances_between(first: Integers, last: Integers, max_count: int) -> Integers:
+    """The numbers from the first to the last one of each slice, each once, in order."""
+    some = np.flatnonzero(first <= last)
+    if not len(some):
+        return np.zeros(0, dtype=np.int64)
+    some = some[np.argsort(first[some], kind="stable")]
+    begins, reached = first[some], np.maximum.accumulate(last[some])
+    is_apart = begins[1:] > reached[:-1] + 1
+    begins, ends = begins[np.append(True, is_apart)], np.append(reached[:-1][is_apart], reached[-1])
+    counts = ends - begins + 1
+    if counts.sum() > max_count:
+        raise TooManyRowsError(max_count)
+    return repeated_from(begins, counts)
 
 
 class Unknown(NamedTuple):
@@ -236,12 +353,6 @@ def is_cut(foreign: Foreign, times_us: Integers) -> Mask:
     return inside
 
 
-def places_among(shown: Integers, instances: Integers) -> Integers:
-    """The place of each instance among those shown; -1 if it is not."""
-    places = np.minimum(np.searchsorted(shown, instances), max(len(shown) - 1, 0))
-    return np.where(shown[places] == instances, places, -1) if len(shown) else np.full(len(instances), -1)
-
-
 def only(windows: Windows, chosen: Mask) -> Windows:
     """Some of the windows."""
     rows = np.flatnonzero(chosen[windows.places])
@@ -262,8 +373,7 @@ def grouped_windows(
     held_by: Integers,
     counts: Integers,
 ) -> tuple[Integers, Mapping[Partial, Columns]]:
-    """Of each slot, window by window, its group and its partials; `counts` gets the slots of each window."""
-    count_groups(leaf.groups, leaf.slices, first_window, held_by, counts)
+    """Of each slot, window by window, its group and its partials; `counts` are the slots of each window."""
     states = parts[0].leaf.states
     needed = tuple(needed_partials(terms))
     if needed and len(parts) == 1 and isinstance(states, Totals):
@@ -332,18 +442,20 @@ def repeated_from(first: Integers, counts: Integers) -> Integers:
     return numbers + np.arange(len(numbers))
 
 
-def filled(present: Integers, max_empty: int, before: int | None = None) -> tuple[Integers, int]:
+def filled(present: Integers, limits: Limits, before: int | None = None) -> tuple[Integers, int]:
     """With the empty instances between those that have rows, up to a number of them in a row; and how many more.
 
     The instance `before` them had rows too.
     """
     if before is not None and len(present):
-        whole, left_out = filled(np.concatenate([[before], present]), max_empty)
+        whole, left_out = filled(np.concatenate([[before], present]), limits)
         return whole[1:], left_out
     gaps = np.diff(present) - 1
     if not gaps.any():
         return present, 0
-    shown = np.minimum(gaps, max_empty)
+    shown = np.minimum(gaps, limits.max_empty)
+    if len(present) + shown.sum() > limits.max_rows:
+        raise TooManyRowsError(limits.max_rows)
     empty = repeated_from(present[:-1] + 1, shown)
     return np.sort(np.concatenate([present, empty])), int((gaps - shown).sum())
 

@@ -6,7 +6,6 @@ Failures are rare, so first it is asked whether anything that the query looks at
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +16,7 @@ from headrace.aggregates.partials import partials_of
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.partials import Integers
 from headrace.kernel.states_sketches import STORED
-from headrace.model.errors import ExpressionFailure, QueryFailure
-from headrace.model.expressions import Aggregate, Call, Expression, walk
+from headrace.model.expressions import Aggregate, Call, Expression
 from headrace.model.query import Query
 from headrace.model.types import BINARY
 from headrace.model.windows import AnyWindow, Window
@@ -43,25 +41,6 @@ class RowErrors:
         failing = {tree for tree in self.expressions if has_failed(tree, evaluation)}
         concerned = [name for name, trees in self.looked_at.items() if failing & trees or self.stores[name]]
         return {name: row_errors(self.queries[name], evaluation, times_us, closed_us) for name in concerned}
-
-
-def queries_using(queries: Mapping[str, Query], expression: Expression) -> tuple[str, ...]:
-    """Return the names of the queries for which level 1 evaluates an expression, or one that it is part of."""
-    return tuple(
-        name for name, query in queries.items() if any(expression in walk(tree) for tree in expressions_of(query))
-    )
-
-
-@contextmanager
-def failures_named(queries: Mapping[str, Query]) -> Iterator[None]:
-    """Raise a QueryFailure that names the queries of an expression that can't be computed."""
-    try:
-        yield
-    except ExpressionFailure as problem:
-        names = queries_using(queries, problem.expression)
-        if not names:
-            raise
-        raise QueryFailure(names, problem.message) from problem
 
 
 def row_errors(query: Query, evaluation: Evaluation, times_us: Integers, closed_us: int | None) -> int:

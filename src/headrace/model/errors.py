@@ -97,6 +97,18 @@ class ExpressionFailure(HeadraceError):
         return ExpressionFailure, (self.expression, self.reason, self.is_too_large)
 
 
+class TooManyRowsError(HeadraceError):
+    """A query with more result rows in one step than allowed."""
+
+    def __init__(self, limit: int) -> None:
+        hint = "use a longer slide, fewer groups or LIMIT, or a larger max_result_rows"
+        super().__init__("result-rows", f"it has more than {limit:,} result rows in one step", hint=hint)
+        self.limit = limit
+
+    def __reduce__(self) -> tuple[type[TooManyRowsError], tuple[int]]:
+        return TooManyRowsError, (self.limit,)
+
+
 class QueryFailure(HeadraceError):
     """Some queries can't be answered; the others could go on without them. `queries` are their names.
 

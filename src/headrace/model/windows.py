@@ -12,6 +12,10 @@ MAX_OVERLAP = 100_000
 """How many instances of one window a row may lie in: range / slide at the most."""
 
 
+MIN_FILLED_US = 1_000
+"""Empty instances of a window are answered if there is at most one in this time; they are counted in any case."""
+
+
 class Interval(NamedTuple):
     """[start_us, end_us)."""
 
@@ -103,6 +107,16 @@ class SlicedWindow:
 
 
 AnyWindow = Window | SlicedWindow
+
+
+def fills_gaps(window: AnyWindow) -> bool:
+    """Whether empty instances between those with rows are answered: not where they would be far more than the rows.
+
+    This depends on the query alone, so results do not depend on how the rows are cut into steps.
+    """
+    if isinstance(window, Window):
+        return window.slide_us >= MIN_FILLED_US
+    return window.period_us >= MIN_FILLED_US * len(window.slices_us)
 
 
 def sliced_window(slices_us: tuple[int, ...], offset_us: int = 0) -> AnyWindow:

@@ -17,7 +17,7 @@ from headrace.model.query import Join, Order, Query
 from headrace.model.schema import Stream, UserFunction
 from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, OUT_OF_RANGE
 from headrace.model.types import Value
-from headrace.model.windows import Interval
+from headrace.model.windows import Interval, fills_gaps
 from headrace.reference.aggregates import lower, unsupported
 from headrace.reference.evaluate import Evaluator, Row
 from headrace.reference.functions import RowError, order_key
@@ -323,15 +323,18 @@ class Interpreter:
         return missed is None or missed.end_us <= window.start_us or window.end_us <= missed.start_us
 
     def fill_gap(self, name: str, registered: Registered, window: Interval, step: StepResult) -> None:
-        """Empty windows of an ungrouped query appear between windows with rows, up to `max_empty` in a row."""
+        """Empty windows of an ungrouped query appear between windows with rows, up to `max_empty` in a row; none if
+        windows come more often than every millisecond.
+        """
         if registered.query.group_by or registered.last_emitted is None:
             return
         after_us, until_us = registered.last_emitted.end_us, window.end_us - 1
-        for empty in islice(registered.query.window.ending_between(after_us, until_us), self.max_empty):
+        most = self.max_empty if fills_gaps(registered.query.window) else 0
+        for empty in islice(registered.query.window.ending_between(after_us, until_us), most):
             complete = self.is_complete(registered, empty)
             if complete or self.emit_incomplete:
                 self.emit(name, registered, empty, [], complete, step)
-        left_out = registered.query.window.count_ending(after_us, until_us) - self.max_empty
+        left_out = registered.query.window.count_ending(after_us, until_us) - most
         if left_out > 0:
             step.gaps.append(Gap(name, window, left_out))
 

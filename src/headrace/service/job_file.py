@@ -119,6 +119,7 @@ ENGINE: Mapping[str, Key] = {
     "reducers": Key(at_least(1)),
     "on_bad_file": Key(one_of(*ON_BAD_FILE)),
     "max_empty": Key(at_least(0)),
+    "max_result_rows": Key(at_least(1)),
     "retain": Key(duration),
     "step_bytes": Key(at_least(1)),
 }

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.aggregates.registered import enlist
 from headrace.kernel.answering import Reader
+from headrace.kernel.closing import MAX_RESULT_ROWS
 from headrace.model.errors import UsageError
 from headrace.model.expressions import columns_in
 from headrace.model.schema import Catalog, Stream
@@ -50,6 +51,8 @@ class Setting:
     """For a stream of results: what was closed before it began is not there."""
     edges: tuple[str, ...] = ()
     """The names of those that send frames of the stream."""
+    max_result_rows: int = MAX_RESULT_ROWS
+    """Of one query, in one step and reducer."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Setting) and self.id == other.id

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.aggregates.registered import with_functions
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.edge.exchange import DirectoryExchange
+from headrace.kernel.closing import MAX_RESULT_ROWS
 from headrace.kernel.conversion import check_schema, convert_whole
 from headrace.kernel.frames import columns_of, telling_of, unread_columns
 from headrace.model.chaining import place_of
@@ -67,6 +68,7 @@ class Options:
     reducers: int | None = None
     on_bad_file: str = "stop"
     max_empty: int = 1_000
+    max_result_rows: int = MAX_RESULT_ROWS
     retain: str | None = None
     step_bytes: int = STEP_BYTES
     take_over: bool = False
@@ -287,6 +289,7 @@ class Engine:
             self.options.max_empty,
             upstream.beginning.time_us if upstream else None,
             feed.edges,
+            self.options.max_result_rows,
         )
         exchange = DirectoryExchange(feed.frames) if feed.frames is not None else None
         stepper = Stepper(

@@ -17,10 +17,11 @@ from headrace.edge.checking import check_partials, check_rows
 from headrace.edge.frames import Frame, from_bytes
 from headrace.kernel.answering import Reader, Run
 from headrace.kernel.computing import BUDGET_BYTES, level_one
+from headrace.kernel.failures import failures_named
 from headrace.kernel.interchange import Counts, Shipment, pack, to_bytes
 from headrace.kernel.owning import split
 from headrace.kernel.partials import NodePartials
-from headrace.kernel.row_errors import failures_named, in_open_instance
+from headrace.kernel.row_errors import in_open_instance
 from headrace.model.arrow import arrow_type, for_people, one_array
 from headrace.model.schema import Stream
 from headrace.model.types import TIMESTAMP

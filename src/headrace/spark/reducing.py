@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.kernel.closing import Closed, Due, Unknown, close
+from headrace.kernel.failures import failures_of
 from headrace.kernel.interchange import from_bytes
 from headrace.kernel.owning import owner_without_groups
 from headrace.kernel.retaining import Retained
@@ -167,7 +168,9 @@ class Closing:
             state = self.state(name, registered)
             unknown = [*gathered.missed, *state.missed]
             functions, zone = setting.catalog.functions, setting.declared.zone
-            closed = close(query, gathered.parts, unknown, functions, zone, setting.max_empty, due, gathered.foreign)
+            known = query, gathered.parts, unknown, functions, zone, setting.max_empty, due, gathered.foreign
+            with failures_of(name):
+                closed = close(*known, max_rows=setting.max_result_rows)
             after = moved(state, closed)
             if not query.group_by:
                 after = with_skipped(query.window, after, due, Unknown(unknown, gathered.foreign))

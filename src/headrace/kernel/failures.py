@@ -1,0 +1,46 @@
+"""Errors that belong to some queries: they are raised with the names of these, so that the others can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from headrace.kernel.row_errors import expressions_of
+from headrace.model.errors import ExpressionFailure, QueryFailure, TooManyRowsError
+from headrace.model.expressions import Expression, walk
+from headrace.model.query import Query
+
+UNFORESEEN = (pa.ArrowException, ArithmeticError, MemoryError, RecursionError)
+"""What the values of a query may cause, apart from mistakes in our code."""
+
+
+def queries_using(queries: Mapping[str, Query], expression: Expression) -> tuple[str, ...]:
+    """Return the names of the queries for which level 1 evaluates an expression, or one that it is part of."""
+    return tuple(
+        name for name, query in queries.items() if any(expression in walk(tree) for tree in expressions_of(query))
+    )
+
+
+@contextmanager
+def failures_named(queries: Mapping[str, Query]) -> Iterator[None]:
+    """Raise a QueryFailure that names the queries of an expression that can't be computed."""
+    try:
+        yield
+    except ExpressionFailure as problem:
+        names = queries_using(queries, problem.expression)
+        if not names:
+            raise
+        raise QueryFailure(names, problem.message) from problem
+
+
+@contextmanager
+def failures_of(name: str) -> Iterator[None]:
+    """Raise a QueryFailure that names the query whose windows can't be closed."""
+    try:
+        yield
+    except (ExpressionFailure, TooManyRowsError) as problem:
+        raise QueryFailure([name], problem.message) from problem
+    except UNFORESEEN as problem:
+        raise QueryFailure([name], f"{type(problem).__name__}: {problem}") from problem
