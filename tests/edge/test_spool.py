@@ -172,3 +172,20 @@ def test_a_record_says_what_is_new() -> None:
     after = known.after(Record(5, 1, 9, {}, 1, {"b": 3}))
     assert after.partitions == {"a": 1, "b": 3}
     assert after.key == (5, 1)
+
+
+@pytest.mark.parametrize("sent", [0, SETTLED_EVERY])
+def test_frames_without_the_list_of_settled_files_are_damage(tmp_path: Path, sent: int) -> None:
+    """The files that were settled would be read again, behind a position that goes on from the frames."""
+    spool = opened(tmp_path)
+    for number in range(1, SETTLED_EVERY + 3):
+        add(spool, number)
+    send(spool, sent)
+    spool.settle(None)
+    spool.close()
+    (tmp_path / "known.json").unlink()
+    for _ in range(2):
+        with pytest.raises(DamagedError, match=r"known\.json is missing") as problem:
+            opened(tmp_path)
+        assert "docs/edge.md" in (problem.value.hint or "")
+    assert len(list(tmp_path.glob("*.spooled"))) == SETTLED_EVERY + 2 - sent

@@ -44,6 +44,11 @@ GO_ON = (
     " are read again from files that are still there, all others are lost; docs/edge.md tells more, also for a relay"
 )
 
+LOST = (
+    "restore it from a copy. Without it nobody knows which files were read: their rows would count twice. docs/edge.md"
+    " says what to do when a state is lost"
+)
+
 
 @contextmanager
 def told_how_to_go_on() -> Iterator[None]:
@@ -121,12 +126,20 @@ class Spool:
     def read_settled(self, edge: str, stream: str) -> Known:
         path = self.folder / "known.json"
         if not path.exists():
+            self.check_new(path)
             write_file(path, to_record(Known(edge, stream)))
         known = known_from(read_record(path))
         if (known.edge, known.stream) != (edge, stream):
             problem = f"{self.folder} is the state of edge {known.edge} for stream {known.stream}"
             raise UsageError("state", problem, hint=f"give {edge} a state directory of its own")
         return known
+
+    def check_new(self, path: Path) -> None:
+        """Frames are spooled only after `known.json` was written: beside them, none is no beginning."""
+        if any(self.folder.glob(f"*{SUFFIX}")):
+            problem = DamagedError(path, f"is missing, and there are {SUFFIX} files beside it")
+            problem.hint = LOST
+            raise problem
 
     def read_waiting(self) -> None:
         """What waits is sent again; what an agent was about to write or to delete when it ended goes."""
