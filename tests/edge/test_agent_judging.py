@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.edge.frames import Rows
+from headrace.edge.intake import Intake, Refused
 from headrace.edge.judging import Judge
 from headrace.kernel.conversion import rejected_table
 from headrace.model.schema import Stream
-from headrace.spark import inputs
 from headrace.sql import parse_script
 
 SECOND_US = 1_000_000
@@ -23,7 +23,7 @@ def stream_of(partition: str = "") -> Stream:
     return parse_script(f"{declared} SKEW '5 s' IDLE '10 s';").catalog.streams[0]
 
 
-def rows_at(*seconds: int | None, partition: str | None = None, bad: int = 0) -> inputs.Rows:
+def rows_at(*seconds: int | None, partition: str | None = None, bad: int = 0) -> Intake:
     times = [None if each is None else each * SECOND_US for each in seconds]
     table = pa.table(
         {
@@ -31,7 +31,7 @@ def rows_at(*seconds: int | None, partition: str | None = None, bad: int = 0) ->
             "p": pa.array([partition] * len(seconds), pa.string()),
         }
     )
-    return inputs.Rows(table, rejected_table([("", "bad")] * bad))
+    return Intake(table, (Refused("bad", bad),))
 
 
 class Clock:

@@ -51,6 +51,15 @@ def write_rows(root: Path, sizes: list[int]) -> pa.Table:
     return rows
 
 
+def test_rows_that_are_packed_too_well_go_in_several_frames() -> None:
+    """Whoever is above takes tables in proportion to the bytes that come."""
+    rows = pa.concat_tables([wide_rows([2_000], is_plain=True)] * 20_000)
+    header = Header("north", 5, 8, "r", None, {"files": 1}, {"files": 2}, 70, 0, 0, Rows(read=rows.num_rows))
+    frames = packed(Frame(header, (rows,)), 60)
+    assert len(frames) > 1
+    assert sum(from_bytes(each.data).tables[0].num_rows for each in frames) == rows.num_rows
+
+
 @given(
     sizes=st.lists(st.sampled_from([10, 500, 2_500, 9_000, 40_000]), min_size=1, max_size=20), is_plain=st.booleans()
 )

@@ -6,6 +6,7 @@ import json
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,6 +16,8 @@ from headrace.edge import frames
 from headrace.edge.frames import (
     DIGEST_BYTES,
     HEAD,
+    MAX_RATIO,
+    MIN_PLAIN_BYTES,
     MOST_DEPTH,
     MOST_TIME_US,
     SIZE,
@@ -208,6 +211,16 @@ def test_a_decompression_bomb_is_not_unpacked() -> None:
     assert len(raw) < 10_000
     with pytest.raises(FrameError, match="would take"):
         from_bytes(raw, 1 << 19)
+
+
+def test_tables_take_room_in_proportion_to_the_bytes_that_came() -> None:
+    """However well they are packed: what a frame may take is not for its sender to say."""
+    zeros = pa.table({"zeros": np.zeros(MIN_PLAIN_BYTES // 8, np.int64)})
+    raw = with_tables(arrow_bytes(zeros), 1)
+    assert len(raw) < MIN_PLAIN_BYTES // MAX_RATIO
+    with pytest.raises(FrameError, match="would take"):
+        from_bytes(raw)
+    assert from_bytes(with_tables(arrow_bytes(zeros.slice(1_000)), 1)).tables[0].num_rows == zeros.num_rows - 1_000
 
 
 @pytest.mark.parametrize("size", [1, 1_000, 2**40, 2**63 - 1, 2**64 - 1])

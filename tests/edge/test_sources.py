@@ -29,7 +29,8 @@ from headrace.edge.channels import (
     Waiting,
     dropped_datagrams,
 )
-from headrace.edge.decoding import BLOCK_BYTES, MOST_LINE_BYTES, MOST_MESSAGE_BYTES, Bad, batches_in, lines_in
+from headrace.edge.decoding import BLOCK_BYTES, MOST_LINE_BYTES, MOST_MESSAGE_BYTES, batches_in, lines_in
+from headrace.edge.intake import Refused
 from headrace.edge.knowledge import Mark
 from headrace.edge.sources import FileSource, RowSource
 from headrace.model.errors import DataError, UsageError
@@ -114,7 +115,7 @@ def test_a_bad_file_is_told_counted_and_left(tmp_path: Path) -> None:
     source = FileSource(Source(str(tmp_path / "input")), STREAM, {}, None, told.append)
     found = list(taken(source))
     assert sum(rows.table.num_rows for rows in found) == 24
-    assert sum(rows.rejected.num_rows for rows in found) == 1
+    assert sum(rows.bad for rows in found) == 1
     assert len(told) == 1
     assert "bad.parquet" in told[0]
     assert len(source.mark().files) == 3, "it is not read again"
@@ -163,11 +164,11 @@ def gathered(source: ChannelSource, count: int) -> tuple[list[dict[str, Any]], i
         assert time.monotonic() < until_s, (len(rows), bad)
         if (found := source.take(COLUMNS, 0.1)) is not None:
             rows += found.table.to_pylist()
-            bad += found.rejected.num_rows
+            bad += found.bad
     source.stop()
     while (found := source.take(COLUMNS, 0.5)) is not None:
         rows += found.table.to_pylist()
-        bad += found.rejected.num_rows
+        bad += found.bad
     return rows, bad
 
 
@@ -305,7 +306,7 @@ def test_a_line_too_long_is_passed_over() -> None:
     data = b"first\n" + b"x" * (MOST_LINE_BYTES + 3 * BLOCK_BYTES) + b"\nlast\n"
     found = list(lines_in(reader_of(data, iter(lambda: BLOCK_BYTES, 0))))
     assert b"".join(item for item in found if isinstance(item, bytes)) == b"first\nlast\n"
-    assert [type(item) for item in found if not isinstance(item, bytes)] == [Bad]
+    assert [type(item) for item in found if not isinstance(item, bytes)] == [Refused]
 
 
 @given(st.data())
@@ -317,12 +318,12 @@ def test_a_damaged_arrow_stream_ends_and_is_bad(data: st.DataObject) -> None:
     else:
         raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
     for item in batches_in(reader_of(bytes(raw), iter(lambda: 1 << 20, 0))):
-        if not isinstance(item, Bad):
+        if not isinstance(item, Refused):
             item.validate(full=True)
 
 
 def test_a_message_too_long_is_not_waited_for() -> None:
     length = (MOST_MESSAGE_BYTES + 8).to_bytes(4, "little")
     (found,) = batches_in(reader_of(b"\xff\xff\xff\xff" + length + b"x" * 100, iter(lambda: 1 << 20, 0)))
-    assert isinstance(found, Bad)
-    assert "a message of" in found.reason
+    assert isinstance(found, Refused)
+    assert "bytes of metadata" in found.reason

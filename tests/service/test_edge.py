@@ -175,7 +175,7 @@ def test_the_gap_of_a_socket_is_told(folder: Path) -> None:
             with socket.create_connection(address_of(agent)) as client:
                 client.sendall(b'{"Time": "2004-12-01T17:00:00Z", "Symbol": "A", "Price": 1.5, "Vol": 3}\nno row\n')
             running.wait_for(lambda agent=agent: agent.progress().rows == Rows(read=2, bad=1))  # type: ignore[misc]
-        assert len(told) == start
+        assert told[start:] == ["bad input: not a JSON object, such as no row"]
     assert "the gap" in told[0]
     assert {frame.header.begins for frame in frames(folder)} == {None}
     assert rows_of(folder) == 2
@@ -263,10 +263,10 @@ def test_a_source_that_is_not_there_is_told_before_there_are_orders(folder: Path
 def test_sizes_and_durations_are_read(folder: Path) -> None:
     write_token(folder / "token")
     ship = 'spool_bytes = 1000\nheartbeat = "1 min"\ntoken_file = "token"'
-    found = read_agent_file(written(folder, 'kind = "tcp"\naddress = "[::1]:9000"', ship=ship))
+    found = read_agent_file(written(folder, 'kind = "tcp"\naddress = "[::1]:9000"\nidle = "2 min"', ship=ship))
     assert (found.pace.memory_bytes, found.pace.spool_bytes) == (2 << 20, 1_000)
     assert (found.pace.heartbeat_s, found.pace.every_s, found.pace.poll_s) == (60, 0.1, 0.1)
-    assert found.channel == {"encoding": "json", "address": ("::1", 9000)}
+    assert found.channel == {"encoding": "json", "address": ("::1", 9000), "idle_s": 120}
     assert found.token == TOKEN
     assert found.to == folder / "up"
 

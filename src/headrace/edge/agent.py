@@ -16,6 +16,7 @@ from headrace.edge.exchange import Exchange
 from headrace.edge.following import Asked, Following
 from headrace.edge.forwarding import MOST_SENT_BYTES, Work, needed_columns, packed, work_for
 from headrace.edge.frames import Frame, Header, Position, Rows
+from headrace.edge.intake import Intake, Refused, add
 from headrace.edge.judging import Judge
 from headrace.edge.knowledge import Mark, Record, position_after
 from headrace.edge.running import Mode, Pace, Progress
@@ -68,6 +69,7 @@ class Agent:
         self.sequence = 0
         self.judge = Judge(stream, known.partitions, known.watermark_us, clock if mode is Mode.LIVE else None)
         self.rows = Rows()
+        self.refused: dict[str, Refused] = {}
         self.work: Work | None = None
         self.asked: Asked | None = None
         self.seen: Asked | None = None
@@ -189,11 +191,19 @@ class Agent:
         rows = self.source.take(self.columns, timeout_s)
         if rows is None:
             return False
+        self.note_refused(rows)
         accepted = self.judge.accepted(rows)
         if accepted.num_rows:
             self.work.feed(accepted)
             self.unplanned_rows += accepted.num_rows
         return True
+
+    def note_refused(self, rows: Intake) -> None:
+        """Count input that is no row by its reason; each reason is reported once, with a sample."""
+        for each in rows.refused:
+            if add(self.refused, each) and not each.is_reported:
+                sample = f", such as {each.sample}" if each.sample else ""
+                self.tell(f"bad input: {each.reason}{sample}")
 
     def is_due(self) -> bool:
         if self.work is not None and self.work.is_full:
@@ -262,4 +272,5 @@ class Agent:
             watermark_us=self.judge.held_us,
             datagrams_dropped=self.source.datagrams_dropped,
             problem=self.sender.problem or self.following.problem,
+            refused=tuple(self.refused.values()),
         )

@@ -9,17 +9,18 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from headrace.edge.decoding import Bad, Item, Read, batches_in, lines_in, rows_in
+from headrace.edge.decoding import Item, Read, batches_in, lines_in, refused_bytes, rows_in
+from headrace.edge.intake import Intake, Refused
 from headrace.edge.knowledge import Mark
 from headrace.model.errors import DataError, UsageError
 from headrace.model.schema import Stream
-from headrace.spark.inputs import Rows
 
 MOST_WAITING_BYTES = 16 << 20
 """In the queue, and an item more: that is 256 KB of lines, or a message of Arrow."""
@@ -27,9 +28,13 @@ MOST_TAKEN_BYTES = 4 << 20
 ITEM_BYTES = 256
 """What an item takes beside its bytes."""
 MOST_CONNECTIONS = 256
+IDLE_S = 300.0
+"""A connection that brings nothing for so long is closed, if nothing else is asked for."""
 RECEIVE_BYTES = 8 << 20
 DATAGRAM_BYTES = 1 << 16
 WAKE_S = 0.2
+NETFLOW = {b"\x00\x05": "NetFlow v5", b"\x00\x09": "NetFlow v9", b"\x00\x0a": "IPFIX"}
+"""How datagrams begin that routers send, in place of a text."""
 ENCODINGS: dict[str, Callable[[Read], Iterator[Item]]] = {"json": lines_in, "arrow": batches_in}
 
 
@@ -74,7 +79,7 @@ class ChannelSource:
 
     def __init__(self, stream: Stream, encoding: str) -> None:
         self.stream = stream
-        self.items_in = ENCODINGS[encoding]
+        self.encoding = encoding
         self.waiting = Waiting()
         self.stopping = threading.Event()
         self.threads: list[threading.Thread] = []
@@ -90,7 +95,7 @@ class ChannelSource:
         """Datagrams that the system dropped, as far as it tells."""
         return 0
 
-    def take(self, columns: Collection[str], timeout_s: float) -> Rows | None:
+    def take(self, columns: Collection[str], timeout_s: float) -> Intake | None:
         if self.broken is not None:
             raise DataError("source", f"nothing can be received any more: {self.broken.strerror}")
         found = self.waiting.take(timeout_s)
@@ -118,10 +123,15 @@ class ChannelSource:
 
     def leave_all(self, read: Read) -> None:
         """An item waits for its room; no other is begun after the end was asked for."""
-        for item in self.items_in(read):
-            self.waiting.put(item)
-            if self.stopping.is_set():
-                return
+        try:
+            for item in ENCODINGS[self.encoding](read):
+                self.waiting.put(item)
+                if self.stopping.is_set():
+                    return
+        except OSError:
+            raise
+        except Exception as problem:  # noqa: BLE001 - whatever a peer sends, other peers are still served
+            self.waiting.put(Refused(f"input that can't be read: {type(problem).__name__}: {problem}"))
 
 
 class StandardInput(ChannelSource):
@@ -153,8 +163,15 @@ class Datagrams(ChannelSource):
         with self.socket:
             while not self.stopping.is_set():
                 with suppress(TimeoutError):
-                    self.leave_all(Once(self.socket.recv(DATAGRAM_BYTES)))
+                    self.leave(self.socket.recv(DATAGRAM_BYTES))
             self.dropped = self.datagrams_dropped
+
+    def leave(self, datagram: bytes) -> None:
+        protocol = NETFLOW.get(datagram[:2]) if self.encoding == "json" else None
+        if protocol is None:
+            self.leave_all(Once(datagram))
+        else:
+            self.waiting.put(refused_bytes(f"binary datagram: is this {protocol}?", datagram))
 
 
 class Once:
@@ -180,10 +197,11 @@ def dropped_datagrams(inode: int, tables: tuple[str, ...] = ("/proc/net/udp", "/
 
 
 class Connections(ChannelSource):
-    """TCP: each connection brings JSON lines, or an Arrow stream."""
+    """TCP: each connection brings JSON lines, or an Arrow stream. Those that bring nothing for `idle_s` are closed."""
 
-    def __init__(self, stream: Stream, encoding: str, address: tuple[str, int]) -> None:
+    def __init__(self, stream: Stream, encoding: str, address: tuple[str, int], idle_s: float = IDLE_S) -> None:
         super().__init__(stream, encoding)
+        self.idle_s = idle_s
         self.socket = bound(address, socket.SOCK_STREAM)
         self.socket.listen()
         self.address: tuple[str, int] = self.socket.getsockname()[:2]
@@ -197,27 +215,40 @@ class Connections(ChannelSource):
                 except TimeoutError:
                     continue
                 except OSError as problem:
-                    self.waiting.put(Bad(f"a connection that could not be taken: {problem}"))
+                    self.waiting.put(Refused(f"a connection that could not be taken: {problem}"))
                     self.stopping.wait(WAKE_S)
                     continue
-                if len(self.threads) > MOST_CONNECTIONS:
-                    connection.close()
-                    self.waiting.put(Bad(f"one connection more than {MOST_CONNECTIONS}"))
-                else:
-                    self.start(self.serve, connection)
+                self.admit(connection)
+
+    def admit(self, connection: socket.socket) -> None:
+        """Serve it, or close it if there are too many: there is room again when another one ends."""
+        others = sum(thread.is_alive() for thread in self.threads) - 1
+        if others >= MOST_CONNECTIONS:
+            connection.close()
+            self.waiting.put(Refused(f"one connection more than {MOST_CONNECTIONS}"))
+            return
+        try:
+            self.start(self.serve, connection)
+        except RuntimeError as problem:
+            connection.close()
+            self.waiting.put(Refused(f"a connection that could not be taken: {problem}"))
 
     def serve(self, connection: socket.socket) -> None:
-        connection.settimeout(WAKE_S)
+        connection.settimeout(min(WAKE_S, self.idle_s))
         with connection:
             try:
                 self.leave_all(lambda count: self.received(connection, count))
             except OSError as problem:
-                self.waiting.put(Bad(f"a connection that broke: {problem}"))
+                self.waiting.put(Refused(f"a connection that broke: {problem}"))
 
     def received(self, connection: socket.socket, count: int) -> bytes:
+        until_s = time.monotonic() + self.idle_s
         while not self.stopping.is_set():
             with suppress(TimeoutError):
                 return connection.recv(count)
+            if time.monotonic() >= until_s:
+                self.waiting.put(Refused(f"a connection that brought nothing for {self.idle_s:g} s: closed", rows=0))
+                return b""
         return b""
 
 

@@ -16,6 +16,8 @@ from headrace.edge.frames import (
     Header,
     Position,
     Rows,
+    max_plain_bytes,
+    plain_bytes,
     to_bytes,
 )
 from headrace.edge.level_one import LevelOne
@@ -124,7 +126,8 @@ def fitting_bytes(frame: Frame) -> bytes | None:
     if sum(table.nbytes for table in frame.tables) > MOST_EXPANSION * MOST_SENT_BYTES:
         return None
     data = to_bytes(frame)
-    return data if len(data) <= MOST_SENT_BYTES else None
+    fits = len(data) <= MOST_SENT_BYTES and plain_bytes(data) <= max_plain_bytes(len(data), MOST_SENT_BYTES)
+    return data if fits else None
 
 
 def halved(rows: pa.Table, fits: Callable[[pa.Table], bool]) -> Iterator[pa.Table]:

@@ -18,19 +18,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.edge.messages import read_message
 from headrace.model.errors import DataError
 
 MARK = b"HRfr"
 VERSION = 1
 HEAD = struct.Struct("<4sII")
 SIZE = struct.Struct("<Q")
-LENGTH, OFFSET, SHORT = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<H")
-DICTIONARY, BODIES = 2, (2, 3)
-"""Kinds of Arrow messages: those with a body are dictionaries and rows."""
 DIGEST_BYTES = 16
 MOST_BYTES = 64 << 20
-"""Of a frame as it is sent; its tables may take MOST_EXPANSION times as much."""
+"""Of a frame as it is sent; the tables of the largest may take MOST_EXPANSION times as much."""
 MOST_EXPANSION = 16
+MIN_PLAIN_BYTES, MAX_RATIO = 16 << 20, 256
+"""Tables may take so many bytes in any frame, and more only in proportion to the bytes of the frame."""
 MOST_HEADER_BYTES = 1 << 20
 MOST_TABLES = 4096
 MOST_DEPTH = 32
@@ -170,9 +170,20 @@ def from_bytes(raw: bytes, most_bytes: int = MOST_BYTES) -> Frame:
     if digest(memoryview(raw)[:-DIGEST_BYTES]) != raw[-DIGEST_BYTES:]:
         raise FrameError("its checksum does not fit")
     (size,) = SIZE.unpack_from(raw, begin)
-    if size > MOST_EXPANSION * most_bytes:
-        raise FrameError(f"its tables would take {size:,} bytes")
+    if size > max_plain_bytes(len(raw), most_bytes):
+        raise FrameError(f"its {len(raw):,} bytes hold tables that would take {size:,}")
     return Frame(header, read_tables(raw[begin + SIZE.size : -DIGEST_BYTES], size, count))
+
+
+def max_plain_bytes(size: int, most_bytes: int = MOST_BYTES) -> int:
+    """What the tables of a frame of this size may take."""
+    return min(MOST_EXPANSION * most_bytes, max(MIN_PLAIN_BYTES, MAX_RATIO * size))
+
+
+def plain_bytes(frame: bytes) -> int:
+    """What the tables of a frame take that was written here."""
+    _, _, length = HEAD.unpack_from(frame)
+    return int(SIZE.unpack_from(frame, HEAD.size + length)[0])
 
 
 def read_header(raw: bytes, most_bytes: int = MOST_BYTES) -> Header:
@@ -215,7 +226,7 @@ def read_tables(packed: bytes, size: int, count: int) -> tuple[pa.Table, ...]:
         tables = tuple(read_table(source) for _ in range(count))
         if source.tell() != size:
             raise FrameError("there is more in it than its tables")
-    except (pa.ArrowException, OSError, ValueError, MemoryError, struct.error, IndexError) as problem:
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as problem:
         raise FrameError(f"its tables are damaged: {problem}") from None
     if sum(table.num_rows for table in tables) > size:
         raise FrameError("it has more rows than bytes")
@@ -225,39 +236,15 @@ def read_tables(packed: bytes, size: int, count: int) -> tuple[pa.Table, ...]:
 def read_table(source: pa.BufferReader) -> pa.Table:
     """Parts that are packed once more would take any room."""
     begin = source.tell()
-    for message in pa.ipc.MessageReader.open_stream(source):
-        if is_packed(message.metadata.to_pybytes()):
+    for each in pa.ipc.MessageReader.open_stream(source):
+        message = read_message(each.metadata.to_pybytes())
+        if message.is_compressed:
             raise FrameError("its tables are packed twice")
+        message.check()
     source.seek(begin)
     table = pa.ipc.open_stream(source).read_all()
     table.validate(full=True)
     return table
-
-
-def is_packed(metadata: bytes) -> bool:
-    """Whether the body of an Arrow message is compressed: Arrow itself tells only those who read it."""
-    (message,) = LENGTH.unpack_from(metadata)
-    kind = metadata[field_at(metadata, message, 1)]
-    if kind not in BODIES:
-        return False
-    batch = followed(metadata, field_at(metadata, message, 2))
-    if kind == DICTIONARY:
-        batch = followed(metadata, field_at(metadata, batch, 1))
-    return field_at(metadata, batch, 3) != 0
-
-
-def field_at(metadata: bytes, table: int, number: int) -> int:
-    """Where a field of a table of a flatbuffer lies; 0 if it has none."""
-    entries = table - OFFSET.unpack_from(metadata, table)[0]
-    entry = entries + 4 + 2 * number
-    if entries < 0 or entry + 2 > entries + SHORT.unpack_from(metadata, entries)[0]:
-        return 0
-    (offset,) = SHORT.unpack_from(metadata, entry)
-    return table + offset if offset else 0
-
-
-def followed(metadata: bytes, place: int) -> int:
-    return place + int(LENGTH.unpack_from(metadata, place)[0])
 
 
 # Headers

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.edge.frames import Rows
+from headrace.edge.intake import Intake
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.schema import Stream
 from headrace.model.types import TIMESTAMP
-from headrace.spark import inputs
 from headrace.spark.mapping import highest_by_partition
 from headrace.spark.records import Partition
 from headrace.spark.time import earlier, is_idle, later
@@ -51,19 +51,19 @@ class Judge:
         now_us = None if clock is None else clock()
         self.partitions = {key: Partition(highest_us, now_us) for key, highest_us in partitions.items()}
 
-    def accepted(self, rows: inputs.Rows) -> pa.Table:
+    def accepted(self, rows: Intake) -> pa.Table:
         """The rows that are counted."""
         now_us = None if self.clock is None else self.clock()
-        rejected, timed = rows.rejected.num_rows, rows.table
+        timed = rows.table
         if rows.table[self.stream.event_time].null_count:
             timed = timed.filter(pc.is_valid(timed[self.stream.event_time]))
         table = timed if now_us is None else timed.filter(self.is_present(timed, now_us))
         self.judged.rows = self.judged.rows.plus(
             Rows(
-                read=rows.table.num_rows + rejected,
+                read=rows.table.num_rows + rows.bad,
                 future=timed.num_rows - table.num_rows,
                 dropped=rows.table.num_rows - timed.num_rows,
-                bad=rejected,
+                bad=rows.bad,
             )
         )
         if table.num_rows:

@@ -19,6 +19,7 @@ from headrace.aggregates.registered import KIND, REGISTERED
 from headrace.edge.checking import check_partials, check_rows
 from headrace.edge.exchange import DirectoryExchange, Exchange, header_of
 from headrace.edge.frames import (
+    MIN_PLAIN_BYTES,
     MOST_BYTES,
     Frame,
     FrameError,
@@ -28,6 +29,7 @@ from headrace.edge.frames import (
     Rows,
     StrangerError,
     from_bytes,
+    plain_bytes,
     to_bytes,
 )
 from headrace.edge.knowledge import Record
@@ -116,6 +118,8 @@ class Taken:
     parts: list[NodePartials] = field(default_factory=list)
     rows: list[pa.Table] = field(default_factory=list)
     size: int = 0
+    plain_bytes: int = 0
+    """Of their tables: however well those of a combined frame are packed, it is taken above."""
 
     @property
     def headers(self) -> list[Header]:
@@ -242,6 +246,9 @@ class Relay:
             plan = frame.header.plan
             if frame.has_rows and found.plans and plan != found.plans[0]:
                 return False
+            plain = plain_bytes(data)
+            if found.plain_bytes and found.plain_bytes + plain > MIN_PLAIN_BYTES:
+                return False
             if frame.tables and plan is None:
                 found.rows += check_rows(frame, self.stream)
             elif frame.tables and plan is not None:
@@ -256,6 +263,7 @@ class Relay:
         found.frames.append(frame)
         found.paths.append(path)
         found.size += len(data)
+        found.plain_bytes += plain
         found.ledger = taken(found.ledger, frame.header, len(data))
         return True
 

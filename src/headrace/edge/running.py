@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.edge.frames import Rows
+from headrace.edge.intake import Refused
 
 
 class Mode(Enum):
@@ -31,7 +32,9 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an agent is since its start. `problem` is why nothing goes up, or nothing comes down."""
+    """How far an agent is since its start. `problem` is why nothing goes up, or nothing comes down, `refused` why rows
+    were bad.
+    """
 
     rows: Rows
     frames_sent: int
@@ -43,3 +46,4 @@ class Progress:
     watermark_us: int | None
     datagrams_dropped: int
     problem: str | None
+    refused: tuple[Refused, ...] = ()

@@ -7,12 +7,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 
-import pyarrow as pa
-
-from headrace.edge.decoding import bad_rows
+from headrace.edge.intake import Intake, Refused, concat, intake_of, refused_only
 from headrace.edge.knowledge import Mark, Reading, looks
 from headrace.model.schema import Stream
-from headrace.spark.inputs import BadFile, InputFile, Rows, Source, Unit, cut, list_files, parquet, read
+from headrace.spark.inputs import BadFile, InputFile, Source, Unit, cut, list_files, parquet, read
 from headrace.spark.seen import Look
 
 UNIT_BYTES = 4 << 20
@@ -39,7 +37,7 @@ class RowSource(Protocol):
     @property
     def datagrams_dropped(self) -> int: ...
 
-    def take(self, columns: Collection[str], timeout_s: float) -> Rows | None:
+    def take(self, columns: Collection[str], timeout_s: float) -> Intake | None:
         """The next piece, of these columns; None if none came in time. A frame ends between two pieces."""
 
     def mark(self) -> Mark:
@@ -77,11 +75,11 @@ class FileSource:
         self.waiting: deque[InputFile] = deque()
         self.is_ended = False
         self.listed_s: float | None = None
-        self.pieces: Iterator[Rows] = iter(())
+        self.pieces: Iterator[Intake] = iter(())
         self.columns: frozenset[str] | None = None
         self.present: Collection[str] = self.seen.keys()
 
-    def take(self, columns: Collection[str], timeout_s: float) -> Rows | None:
+    def take(self, columns: Collection[str], timeout_s: float) -> Intake | None:
         if frozenset(columns) != self.columns:
             self.columns = frozenset(columns)
             self.pieces = self.unread()
@@ -98,7 +96,7 @@ class FileSource:
     def stop(self) -> None:
         self.is_ended = True
 
-    def unread(self) -> Iterator[Rows]:
+    def unread(self) -> Iterator[Intake]:
         """All that is there behind the last piece taken."""
         if self.reading is not None:
             yield from self.rest_of(self.reading)
@@ -123,7 +121,7 @@ class FileSource:
                 self.seen[file.path] = None
                 self.tell(f"changed after it was read: {file.path}; its new rows are not read")
 
-    def rest_of(self, begun: Reading) -> Iterator[Rows]:
+    def rest_of(self, begun: Reading) -> Iterator[Intake]:
         """The pieces of a file behind those that are read. Where it is moves on before a piece is given."""
         assert self.columns is not None
         self.reading = begun
@@ -138,13 +136,13 @@ class FileSource:
         except BadFile as problem:
             self.tell(f"left out: {begun.path}: {problem.reason}")
             self.finish(begun.file)
-            yield bad_rows(self.stream, self.columns, [problem.reason])
+            yield refused_only(self.stream, self.columns, Refused(problem.reason, is_reported=True))
         else:
             self.finish(begun.file)
 
-    def pieces_of(self, unit: Unit, columns: Collection[str]) -> Iterator[Rows]:
+    def pieces_of(self, unit: Unit, columns: Collection[str]) -> Iterator[Intake]:
         """They are counted, so they must end at the same rows whatever the columns."""
-        found = read(self.source, unit, self.stream, columns)
+        found = map(intake_of, read(self.source, unit, self.stream, columns))
         return whole_pieces(found, parquet.PIECE_ROWS) if self.source.format == "parquet" else found
 
     def finish(self, file: InputFile) -> None:
@@ -153,18 +151,13 @@ class FileSource:
         self.reading = None
 
 
-def whole_pieces(pieces: Iterator[Rows], count: int) -> Iterator[Rows]:
+def whole_pieces(pieces: Iterator[Intake], count: int) -> Iterator[Intake]:
     """Arrow reads so many rows at a time, but gives them apart where a dictionary of some column ends."""
-    held: list[Rows] = []
-    for rows in pieces:
-        held.append(rows)
-        if sum(each.table.num_rows + each.rejected.num_rows for each in held) >= count:
-            yield joined(held)
+    held: list[Intake] = []
+    for piece in pieces:
+        held.append(piece)
+        if sum(each.table.num_rows + each.bad for each in held) >= count:
+            yield concat(held)
             held = []
     if held:
-        yield joined(held)
-
-
-def joined(pieces: Collection[Rows]) -> Rows:
-    table = pa.concat_tables([rows.table for rows in pieces]).combine_chunks()
-    return Rows(table, pa.concat_tables([rows.rejected for rows in pieces]))
+        yield concat(held)

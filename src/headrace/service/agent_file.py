@@ -85,7 +85,8 @@ AGENT: Mapping[str, Key] = {
 }
 ENCODING: Mapping[str, Key] = {"encoding": Key(one_of(*ENCODINGS))}
 SOCKET: Mapping[str, Key] = {"address": Key(address, True), **ENCODING}
-SOURCES: Mapping[str, Mapping[str, Key]] = {"files": INPUT, "udp": SOCKET, "tcp": SOCKET, "stdin": ENCODING}
+TCP: Mapping[str, Key] = {**SOCKET, "idle": Key(seconds)}
+SOURCES: Mapping[str, Mapping[str, Key]] = {"files": INPUT, "udp": SOCKET, "tcp": TCP, "stdin": ENCODING}
 """Of each kind of source the keys beside `kind`."""
 KIND: Mapping[str, Key] = {"kind": Key(one_of(*SOURCES), True)}
 SHIP: Mapping[str, Key] = {
@@ -153,12 +154,17 @@ def read_agent_file(file: Path) -> AgentFile:
         to=ship["to"] if ship["to"].startswith(URL) else located(folder, ship["to"]),
         kind=kind,
         files=source_of(file, told, "[source]") if kind == "files" else None,
-        channel={} if kind == "files" else {"encoding": "json", **values},
+        channel={} if kind == "files" else {"encoding": "json", **values_of_channel(values)},
         functions=None if functions is None else existing(file, folder / functions, "functions"),
         token=None if token_file is None else read_token(existing(file, folder / token_file, "token_file")),
         allow_plain=ship.get("allow_plain", False),
         pace=Pace(**pace),
     )
+
+
+def values_of_channel(values: Mapping[str, Any]) -> dict[str, Any]:
+    """By the names of its arguments, which have their unit."""
+    return {"idle_s" if key == "idle" else key: value for key, value in values.items()}
 
 
 # What it makes

@@ -125,6 +125,8 @@ def line_of(progress: Progress, rows_per_s: float | None) -> str:
     if rows_per_s is not None:
         facts.append(f"{rows_per_s:,.0f} rows/s")
     facts += [f"{getattr(rows, name)} {name}" for name in ("late", "dropped", "future", "bad") if getattr(rows, name)]
+    if rows.bad and progress.refused:
+        facts[-1] += f" (most: {printable(max(progress.refused, key=lambda each: each.rows).reason)})"
     if progress.datagrams_dropped:
         facts.append(f"{counted(progress.datagrams_dropped, 'datagram', 'datagrams')} dropped by the system")
     facts.append(f"{counted(progress.frames_sent, 'frame', 'frames')} sent ({short_size(progress.bytes_sent)})")
