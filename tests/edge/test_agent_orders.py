@@ -13,13 +13,13 @@ import pytest
 
 from headrace.edge.exchange import DirectoryExchange
 from headrace.edge.following import Following
-from headrace.edge.forwarding import check_functions, needed_columns
+from headrace.edge.forwarding import check_functions, needed_columns, work_for
 from headrace.edge.orders import Orders
 from headrace.edge.running import Mode
 from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, UserFunction
-from headrace.model.types import BIGINT
+from headrace.model.types import BIGINT, DOUBLE
 from headrace.sql import parse_query
 from tests.edge.agents import QUERIES, STREAM, Running, make_agent, orders_for, upper, write_files
 from tests.spark.files import CATALOG
@@ -140,3 +140,13 @@ def test_only_what_is_asked_for_is_read() -> None:
     assert needed_columns(orders_for({"counts": QUERIES["counts"]}), STREAM) == {"t", "v"}
     assert needed_columns(Orders("r"), STREAM) == {"t", "k", "v", "x"}
     assert needed_columns(orders_for({"counts": QUERIES["counts"]}), replace(STREAM, partition="k")) == {"t", "k", "v"}
+
+
+def test_columns_must_be_declared_as_at_the_root() -> None:
+    """A plan made for another declaration would read values as what they are not."""
+    columns = tuple(replace(each, type=DOUBLE) if each.name == "v" else each for each in STREAM.columns)
+    other = replace(CATALOG, streams=(replace(STREAM, columns=columns),))
+    orders = orders_for(QUERIES)
+    work_for(orders, CATALOG, {}, 1 << 20)
+    with pytest.raises(UsageError, match=r"the plan reads r\.v as BIGINT"):
+        work_for(orders, other, {}, 1 << 20)

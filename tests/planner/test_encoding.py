@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -68,3 +69,21 @@ def test_what_is_no_part_of_a_plan_is_refused() -> None:
     with pytest.raises(TypeError, match="can't be encoded"):
         encode(object())
     assert digest_of("a") != digest_of("b")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        ["Boundaries", 5, [0.5]],
+        ["Boundaries", True, [0]],
+        ["Window", 5, 5, None],
+        ["DataType", "STRING", 0, 0, [["x"]]],
+        ["Node", [7], [], {"set": []}, {"set": []}, {"set": []}],
+        ["Node", [], [], {"set": [1]}, {"set": []}, {"set": []}],
+        ["Plan", [], [], {"map": [["q", 1]]}, 0.5, {"map": []}],
+    ],
+)
+def test_fields_hold_what_they_are_declared_to_hold(made: list[object]) -> None:
+    text = json.dumps({"version": 3, "objects": [made], "value": {"is": 0}})
+    with pytest.raises(DataError):
+        decode(text)

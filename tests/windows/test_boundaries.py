@@ -6,6 +6,7 @@ import itertools
 from itertools import combinations, pairwise, product
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -193,3 +194,10 @@ def test_a_thousand_windows_without_a_common_divisor_stay_small() -> None:
         walked.append(boundary)
         heap.advance(boundary)
     assert walked == cuts[:50].tolist()
+
+
+@pytest.mark.parametrize(("period_us", "residues_us"), [(5, ()), (0, (0,)), (-5, (0,)), (5.0, (0,)), (5, (0.5,))])
+def test_boundaries_that_are_none_are_refused(period_us: int, residues_us: tuple[int, ...]) -> None:
+    """Compiled loops would read beyond their arrays."""
+    with pytest.raises(ValueError, match="no boundaries"):
+        Boundaries(period_us, residues_us)

@@ -145,6 +145,7 @@ class Agent:
         self.seen = newest
         try:
             work = work_for(newest.orders, self.catalog, newest.tables, self.pace.memory_bytes)
+            columns = needed_columns(newest.orders, self.stream)
         except HeadraceError as problem:
             if self.work is None and self.mode is not Mode.LIVE:
                 raise
@@ -152,8 +153,7 @@ class Agent:
             return
         if self.work is not None:
             self.cut()
-        self.work, self.asked = work, newest
-        self.columns = needed_columns(newest.orders, self.stream)
+        self.work, self.asked, self.columns = work, newest, columns
 
     def has_room(self) -> bool:
         """Whether rows may be read now; if not, some time has passed."""

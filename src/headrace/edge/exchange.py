@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.edge.frames import Header, StrangerError, read_header
 from headrace.edge.orders import Orders, from_text, to_text
-from headrace.model.errors import UsageError, printable
+from headrace.model.errors import DataError, UsageError, printable
 from headrace.spark.disk import TEMPORARY, digest, make_folder, read_file, translated, write_file
 
 LOG = logging.getLogger(__name__)
@@ -127,9 +127,9 @@ class DirectoryExchange:
                 LOG.warning("edge %s: parked %s%s: %s", edge, first, more, printable(parked[first]))
 
     def publish(self, orders: Orders) -> None:
-        text = to_text(orders)
-        if text != self.orders_text():
-            write_file(self.root / "orders.json", text.encode())
+        path, data = self.root / "orders.json", to_text(orders).encode()
+        if not path.exists() or path.read_bytes() != data:
+            write_file(path, data)
 
     def keep_table(self, data: bytes) -> str:
         name = digest(data)
@@ -144,6 +144,8 @@ def text_in(path: Path) -> str | None:
         return path.read_text()
     except FileNotFoundError:
         return None
+    except UnicodeDecodeError:
+        raise DataError("no-text", f"{path} is no text") from None
 
 
 def header_of(path: Path) -> Header:

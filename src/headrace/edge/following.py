@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.edge.exchange import DirectoryExchange, Exchange
 from headrace.edge.orders import Orders, to_text
-from headrace.model.errors import DataError, HeadraceError
+from headrace.model.errors import DataError
 from headrace.spark.disk import digest
 
 
@@ -47,7 +47,7 @@ class Following:
             try:
                 self.poll()
                 self.problem = None
-            except (HeadraceError, OSError, pa.ArrowException) as problem:
+            except Exception as problem:  # noqa: BLE001 - whatever comes from above, the next poll may bring better
                 self.problem = getattr(problem, "message", str(problem))
                 self.hint = getattr(problem, "hint", None)
             if self.newest is None:
@@ -86,7 +86,7 @@ class Following:
             orders = self.kept.orders()
             if orders is not None:
                 self.adopt(orders)
-        except (HeadraceError, pa.ArrowException) as problem:
+        except Exception as problem:  # noqa: BLE001 - damaged orders are as good as none
             self.problem = self.problem or str(problem)
 
     def stop(self) -> None:

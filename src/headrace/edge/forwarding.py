@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -21,16 +22,30 @@ from headrace.edge.frames import (
     to_bytes,
 )
 from headrace.edge.level_one import LevelOne
-from headrace.edge.orders import Orders
+from headrace.edge.orders import Orders, refusing
 from headrace.expressions.evaluation import FORGIVING, LENIENT, STRICT
 from headrace.expressions.functions import FUNCTIONS
+from headrace.model.arrow import ADDRESS_BYTES, arrow_type
 from headrace.model.errors import DataError, UsageError
-from headrace.model.expressions import Call, columns_in, walk
+from headrace.model.expressions import Call, Expression, columns_in, walk
 from headrace.model.schema import Catalog, Stream
+from headrace.model.types import Value
+from headrace.planner.plan import Plan
 
 BUILT_IN = frozenset((*FUNCTIONS, *FORGIVING, *LENIENT, *STRICT, "cast", "window_start", "window_end"))
 MOST_SENT_BYTES = MOST_BYTES - MOST_HEADER_BYTES
 """Of a frame: a relay may have to put a longer header before the same rows."""
+
+TRIAL_VALUES: Mapping[str, Value] = {
+    "BOOLEAN": True,
+    "BIGINT": 1,
+    "DOUBLE": 0.5,
+    "DECIMAL": Decimal(0),
+    "STRING": "x",
+    "TIMESTAMP": 0,
+    "ADDRESS": bytes(ADDRESS_BYTES),
+}
+"""By names of types; of others only NULL is tried."""
 
 
 class Work(Protocol):
@@ -69,10 +84,31 @@ class Forwarding:
 
 
 def work_for(orders: Orders, catalog: Catalog, tables: Mapping[str, pa.Table], memory_bytes: int) -> Work:
+    """Return what does the work of the orders; raise a HeadraceError if they can't be followed."""
     if orders.plan is None:
         return Forwarding(memory_bytes)
-    check_functions(orders, catalog)
-    return LevelOne(orders, catalog, tables, memory_bytes=memory_bytes)
+    with refusing("these orders can't be followed"):
+        check_functions(orders, catalog)
+        stream = catalog.stream(orders.stream)
+        if stream is not None:
+            check_columns(orders.plan, stream)
+            trial = LevelOne(orders, catalog, tables)
+            trial.feed(trial_rows(stream, needed_columns(orders, stream)))
+            trial.cut()
+        return LevelOne(orders, catalog, tables, memory_bytes=memory_bytes)
+
+
+def trial_rows(stream: Stream, columns: Collection[str]) -> pa.Table:
+    """A row with some value in each column, and one with nothing but a time. A plan that can't take them would break
+    at the first rows of the source, and nobody could read those again.
+    """
+    found = {}
+    for column in stream.columns:
+        if column.name in columns:
+            value = TRIAL_VALUES.get(column.type.name)
+            second = value if column.name == stream.event_time else None
+            found[column.name] = pa.array([value, second], arrow_type(column.type))
+    return pa.table(found)
 
 
 def check_functions(orders: Orders, catalog: Catalog) -> None:
@@ -83,6 +119,20 @@ def check_functions(orders: Orders, catalog: Catalog) -> None:
     if missing:
         problem = f"the queries call {', '.join(sorted(missing))}, which this edge does not know"
         raise UsageError("functions", problem, hint="'functions' names the Python file that the job has too")
+
+
+def check_columns(plan: Plan, stream: Stream) -> None:
+    """Whether the columns that the plan reads are declared here as at the root."""
+    declared = {column.name: column.type for column in stream.columns}
+    nodes = [plan.nodes[place].node for place in plan.shipped]
+    trees: list[Expression | None] = []
+    for node in nodes:
+        trees += [*node.groups, *(each.expression for each in node.dimensions), *(each.tree for each in node.keep)]
+        trees += [each for partial in node.partials for each in (*partial.arguments, partial.filter)]
+    for column in (each for tree in trees if tree is not None for each in columns_in(tree)):
+        if column.relation == stream.name and declared.get(column.name) != column.type:
+            problem = f"the plan reads {stream.name}.{column.name} as {column.type}, which is not what is declared here"
+            raise UsageError("schema", problem, hint="'schema' names the SQL file that the job has too")
 
 
 def needed_columns(orders: Orders, stream: Stream) -> frozenset[str]:

@@ -7,11 +7,11 @@ names of files that were read stay here: a position, which goes into every heade
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
-from headrace.edge.frames import Position
+from headrace.edge.frames import Position, is_count, is_name, is_plain, is_text, is_time
 from headrace.edge.ledger import BEGINNING
 from headrace.spark.disk import digest
 from headrace.spark.inputs import InputFile
@@ -110,16 +110,85 @@ def looks(files: Collection[InputFile]) -> dict[str, Look]:
 
 # From JSON
 
+Check = Callable[[Any], bool]
 
-def record_from(document: Mapping[str, Any]) -> Record:
+
+def record_from(document: Any) -> Record:
+    """Raise a ValueError if it is no record."""
+    check_fields(document, RECORD)
     files = tuple(InputFile(**each) for each in document["files"])
     return Record(**{**document, "files": files, "reading": reading_from(document["reading"])})
 
 
-def known_from(document: Mapping[str, Any]) -> Known:
+def known_from(document: Any) -> Known:
+    """Raise a ValueError if it is not what was known."""
+    check_fields(document, KNOWN)
     files = {path: Look(*look) for path, look in document["files"].items()}
     return Known(**{**document, "files": files, "reading": reading_from(document["reading"])})
 
 
 def reading_from(values: list[Any] | None) -> Reading | None:
     return None if values is None else Reading(*values)
+
+
+def check_fields(document: Any, checks: Mapping[str, Check]) -> None:
+    if not isinstance(document, dict) or document.keys() != checks.keys():
+        raise ValueError("it lacks fields, or has others")
+    for name, check in checks.items():
+        if not check(document[name]):
+            raise ValueError(f"'{name}' is {str(document[name])[:100]!r}")
+
+
+def is_path(value: Any) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def is_number(value: Any) -> bool:
+    return type(value) is int
+
+
+def is_position(value: Any) -> bool:
+    """What is in it is for its source to say, but for the count of files."""
+    return value is None or (isinstance(value, dict) and is_plain(value) and is_count(value.get("files", 0)))
+
+
+def is_partitions(value: Any) -> bool:
+    return isinstance(value, dict) and all(each is not None and is_time(each) for each in value.values())
+
+
+def is_row_of(value: Any, *checks: Check) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == len(checks)
+        and all(check(each) for check, each in zip(checks, value, strict=True))
+    )
+
+
+def is_file(value: Any) -> bool:
+    return isinstance(value, dict) and is_row_of([value.get(name) for name in FILE], is_path, is_number, is_number)
+
+
+FILE = ("path", "size", "modified_ns")
+READING = (is_path, is_number, is_number, is_count, is_count, is_count)
+SHARED: Mapping[str, Check] = {
+    "incarnation": is_count,
+    "sequence": is_count,
+    "clock_us": is_time,
+    "position": is_position,
+    "watermark_us": is_time,
+    "partitions": is_partitions,
+    "reading": lambda value: value is None or is_row_of(value, *READING),
+}
+RECORD: Mapping[str, Check] = {
+    **SHARED,
+    "files": lambda value: isinstance(value, list) and all(is_file(each) and len(each) == len(FILE) for each in value),
+}
+KNOWN: Mapping[str, Check] = {
+    **SHARED,
+    "edge": is_name,
+    "stream": is_text,
+    "files": lambda value: (
+        isinstance(value, dict)
+        and all(is_path(path) and is_row_of(look, is_number, is_number) for path, look in value.items())
+    ),
+}

@@ -7,12 +7,12 @@ would know. A source that can't tell where it is (a socket) says so, and is beli
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from headrace.edge.frames import FrameError, Header, Member, Position, Rows
+from headrace.edge.frames import CHECKS, FrameError, Header, Member, Position, Rows, is_count
 from headrace.model.errors import DataError
 from headrace.model.time import SECOND_US
 
@@ -142,14 +142,29 @@ def to_json(ledger: Ledger) -> dict[str, Any]:
 
 
 def from_json(document: Mapping[str, Any]) -> dict[str, EdgeState]:
-    return {
-        name: EdgeState(
-            **{
-                **each,
-                "sequences": {int(incarnation): last for incarnation, last in each["sequences"].items()},
-                "rows": Rows(**each["rows"]),
-                "members": {member: Member(**known) for member, known in each["members"].items()},
-            }
-        )
-        for name, each in document.items()
-    }
+    try:
+        return {name: state_from(each) for name, each in document.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise DataError("ledger", "this is no ledger of edges", detail=str(problem)) from None
+
+
+def state_from(document: Mapping[str, Any]) -> EdgeState:
+    for name, check in STATE.items():
+        if not check(document[name]):
+            raise ValueError(f"'{name}' is {str(document[name])[:100]!r}")
+    return EdgeState(
+        **{
+            **document,
+            "sequences": {int(incarnation): last for incarnation, last in document["sequences"].items()},
+            "rows": Rows(**document["rows"]),
+            "members": {member: Member(**known) for member, known in document["members"].items()},
+        }
+    )
+
+
+STATE: Mapping[str, Callable[[Any], bool]] = {
+    "sequences": lambda value: isinstance(value, dict) and all(map(is_count, value.values())),
+    **{name: CHECKS[name] for name in ("position", "plan", "watermark_us", "highest_us", "rows", "ended", "members")},
+    "frames": is_count,
+    "bytes": is_count,
+}

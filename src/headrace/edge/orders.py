@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from headrace.model.errors import DataError
+from headrace.edge.frames import is_name
+from headrace.model.errors import DataError, HeadraceError
 from headrace.model.query import Query
 from headrace.planner.encoding import decode, digest_of, encode
 from headrace.planner.plan import Plan
 
 VERSION = 1
+SAME_VERSION = "run the same version at the edge and at the root"
 Wanted = TypeVar("Wanted")
 
 
@@ -45,21 +48,32 @@ def to_text(orders: Orders) -> str:
     return json.dumps(document)
 
 
-def from_text(text: str) -> Orders:
+@contextmanager
+def refusing(problem: str) -> Iterator[None]:
+    """Whatever orders do to those who read them is an error of the orders."""
     try:
+        yield
+    except HeadraceError:
+        raise
+    except Exception as cause:
+        raise DataError("orders", problem, detail=f"{type(cause).__name__}: {cause}", hint=SAME_VERSION) from cause
+
+
+def from_text(text: str) -> Orders:
+    with refusing("these are no orders for an edge"):
         document: dict[str, Any] = json.loads(text)
         if document["version"] != VERSION:
             problem = f"these orders have version {document['version']}, this program reads {VERSION}"
-            raise DataError("orders", problem, hint="run the same version at the edge and at the root")
+            raise DataError("orders", problem, hint=SAME_VERSION)
+        if not all(map(is_name, document["tables"].values())):
+            raise ValueError("a table without a digest")
         return Orders(
             str(document["stream"]),
             None if document["plan"] is None else decoded(document["plan"], Plan),
             {str(name): decoded(query, Query) for name, query in document["queries"].items()},
-            {str(name): str(digest) for name, digest in document["tables"].items()},
+            {str(name): digest for name, digest in document["tables"].items()},
             bool(document["wants_rows"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as problem:
-        raise DataError("orders", "these are no orders for an edge", detail=str(problem)) from None
 
 
 def decoded(text: str, wanted: type[Wanted]) -> Wanted:

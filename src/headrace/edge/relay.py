@@ -166,7 +166,7 @@ class Relay:
         self.plans = plans
         self.clock = clock
         self.idle_us = idle_us
-        self.ledger: Ledger = from_json(spool.known.position.get("ledger", {}))
+        self.ledger: Ledger = from_json((spool.known.position or {}).get("ledger", {}))
         self.watermark_us = spool.known.watermark_us
         self.incarnation = max(clock(), spool.known.incarnation + 1)
         self.sequence = 0

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from headrace.edge.exchange import DirectoryExchange, Exchange
-from headrace.edge.frames import read_header
+from headrace.edge.frames import FrameError, Header, read_header
 from headrace.edge.sources import Tell
 from headrace.edge.spool import Entry, Spool
 from headrace.model.errors import HeadraceError
@@ -34,6 +34,13 @@ def pause_s(failures: int, source: random.Random) -> float:
     """How long to wait after so many failures in a row: twice as long each time, and not all edges at once."""
     longest_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 20))
     return longest_s * source.uniform(0.5, 1.0)
+
+
+def spooled_header(entry: Entry, frame: bytes) -> Header:
+    try:
+        return read_header(frame)
+    except FrameError as problem:
+        raise DamagedError(entry.path, f"is damaged: {problem.message}") from None
 
 
 class Sender:
@@ -74,7 +81,7 @@ class Sender:
         """Whether the upper side has it."""
         try:
             frame = entry.frame()
-            self.exchange.put(read_header(frame), frame)
+            self.exchange.put(spooled_header(entry, frame), frame)
         except DamagedError as problem:
             self.broken = problem
             return False

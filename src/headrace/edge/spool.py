@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-from headrace.edge.frames import Header
+from headrace.edge.frames import Header, is_count
 from headrace.edge.knowledge import Known, Record, known_from, record_from
 from headrace.model.errors import UsageError
 from headrace.spark.disk import (
@@ -60,6 +60,15 @@ def told_how_to_go_on() -> Iterator[None]:
         raise
 
 
+@contextmanager
+def refusing_fields(path: Path) -> Iterator[None]:
+    """Values that no agent writes are damage, whatever the checksum says."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise DamagedError(path, f"is damaged: {problem}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A frame in the spool. Its bytes are read when they are sent, and none of a file that is damaged. `is_last`: of
@@ -77,9 +86,12 @@ class Entry:
     @told_how_to_go_on()
     def frame(self) -> bytes:
         frames = read_file(self.path)[self.head_bytes :]
+        end = self.begin + self.size
         if digest(frames) != self.checksum:
             raise DamagedError(self.path, "is damaged: its frame has another checksum than when it was written")
-        return frames[self.begin : self.begin + self.size]
+        if end > len(frames) or (self.is_last and end < len(frames)):
+            raise DamagedError(self.path, "is damaged: its frames have other sizes than when they were written")
+        return frames[self.begin : end]
 
 
 def entries_in(path: Path, record: Record, head_bytes: int, checksum: str, sizes: Sequence[int]) -> list[Entry]:
@@ -93,15 +105,21 @@ def entries_in(path: Path, record: Record, head_bytes: int, checksum: str, sizes
 
 @told_how_to_go_on()
 def read_entries(path: Path) -> list[Entry]:
-    with open(path, "rb") as file:
-        head, text = file.readline(), file.readline()
+    try:
+        with open(path, "rb") as file:
+            head, text = file.readline(), file.readline()
+    except OSError as problem:
+        raise DamagedError(path, f"can't be read: {problem.strerror}") from None
     if digest(text.removesuffix(b"\n")) != head.decode("ascii", "replace").strip():
         raise DamagedError(path, "is damaged: its record has another checksum than when it was written")
-    document = json.loads(text)
-    if "record" not in document:
-        raise DamagedError(path, "is of an older version of Headrace: let that one send it")
-    record = record_from(document["record"])
-    return entries_in(path, record, len(head) + len(text), document["checksum"], document["sizes"])
+    with refusing_fields(path):
+        document = json.loads(text)
+        if "record" not in document:
+            raise DamagedError(path, "is of an older version of Headrace: let that one send it")
+        record, sizes = record_from(document["record"]), document["sizes"]
+        if not sizes or not all(is_count(size) and size for size in sizes):
+            raise ValueError("its frames have no sizes")
+        return entries_in(path, record, len(head) + len(text), document["checksum"], sizes)
 
 
 class Spool:
@@ -128,7 +146,8 @@ class Spool:
         if not path.exists():
             self.check_new(path)
             write_file(path, to_record(Known(edge, stream)))
-        known = known_from(read_record(path))
+        with refusing_fields(path):
+            known = known_from(read_record(path))
         if (known.edge, known.stream) != (edge, stream):
             problem = f"{self.folder} is the state of edge {known.edge} for stream {known.stream}"
             raise UsageError("state", problem, hint=f"give {edge} a state directory of its own")

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
+from types import NoneType
 
 import numpy as np
 import pyarrow as pa
@@ -152,17 +153,26 @@ def to_bytes(shipment: Shipment) -> bytes:
 
 
 def from_bytes(raw: bytes) -> Shipment:
+    """Raise a DataError if the bytes are no interchange tables."""
     source = pa.BufferReader(raw)
     try:
-        metadata = pa.ipc.open_stream(source).read_all().schema.metadata or {}
-        header = json.loads(metadata[HEADER])
-    except (pa.ArrowInvalid, KeyError, OSError, ValueError) as problem:
+        header = json.loads(pa.ipc.open_stream(source).read_all().schema.metadata[HEADER])
+        version, counts = header["version"], Counts(**header["counts"])
+        if version == VERSION:
+            check_counts(counts)
+            return Shipment(tuple(pa.ipc.open_stream(source).read_all() for _ in range(header["tables"])), counts)
+    except (pa.ArrowException, MemoryError, LookupError, TypeError, OSError, ValueError) as problem:
         raise DataError("interchange", "these bytes are no interchange tables", detail=str(problem)) from None
-    if header["version"] != VERSION:
-        detail = f"they have version {header['version']}, this program reads {VERSION}"
-        raise DataError("interchange-version", "these interchange tables are of another version", detail=detail)
-    try:
-        tables = tuple(pa.ipc.open_stream(source).read_all() for _ in range(header["tables"]))
-    except (pa.ArrowInvalid, OSError) as problem:
-        raise DataError("interchange", "these interchange tables are damaged", detail=str(problem)) from None
-    return Shipment(tables, Counts(**header["counts"]))
+    detail = f"they have version {version}, this program reads {VERSION}"
+    raise DataError("interchange-version", "these interchange tables are of another version", detail=detail)
+
+
+def check_counts(counts: Counts) -> None:
+    """Raise a ValueError if they are no numbers."""
+    if not isinstance(counts.errors, dict):
+        raise ValueError("errors that are not counted by query")
+    numbers = [counts.rows, counts.late, counts.future, counts.dropped, *counts.errors.values()]
+    if any(type(each) is not int for each in numbers):
+        raise ValueError("counts that are no whole numbers")
+    if any(type(each) not in (int, NoneType) for each in (counts.lowest_us, counts.highest_us)):
+        raise ValueError("times that are no whole numbers")

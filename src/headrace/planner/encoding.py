@@ -10,8 +10,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
+from functools import cache
 from hashlib import blake2b
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 from weakref import WeakValueDictionary
 
 from headrace.aggregates.partials import Partial
@@ -148,9 +150,9 @@ class Reader:
         for name, *values in objects:
             if name not in CLASSES:
                 raise DataError("encoding", f"there is no {name} in a plan")
-            if name == "Aggregate":
+            if name == "Aggregate" and values:
                 values[0] = aggregate_names.get(values[0], values[0])
-            made = CLASSES[name](*(self.decode(each) for each in values))
+            made = made_of(name, [self.decode(each) for each in values])
             self.objects.append(known(made) if isinstance(made, Dimension | Predicate) else made)
 
     def decode(self, value: Any) -> Any:
@@ -160,3 +162,41 @@ class Reader:
             ((kind, content),) = value.items()
             return DECODERS[kind](content, self)
         return value
+
+
+# Types of fields
+
+
+@cache
+def types_of(made: type) -> dict[str, Any]:
+    return get_type_hints(made)
+
+
+def made_of(name: str, values: list[Any]) -> Any:
+    """Raise a DataError if a field would hold something else than declared: compiled loops believe what a plan says."""
+    try:
+        made = CLASSES[name](*values)
+    except (TypeError, ValueError, ArithmeticError) as problem:
+        raise DataError("encoding", f"there is no such {name} in a plan", detail=str(problem)) from None
+    for field, declared in types_of(CLASSES[name]).items():
+        if not fits(getattr(made, field), declared):
+            raise DataError("encoding", f"there is no {name} with such a value of '{field}' in a plan")
+    return made
+
+
+def fits(value: Any, declared: Any) -> bool:
+    origin, inner = get_origin(declared), get_args(declared)
+    if origin is UnionType:
+        return any(fits(value, each) for each in inner)
+    if origin is tuple:
+        types = inner[:1] * len(value) if inner[1:] == (...,) and isinstance(value, tuple) else inner
+        return isinstance(value, tuple) and len(value) == len(types) and all(map(fits, value, types))
+    if origin is frozenset:
+        return isinstance(value, frozenset) and all(fits(each, inner[0]) for each in value)
+    if origin is Mapping:
+        return isinstance(value, dict) and all(all(map(fits, pair, inner)) for pair in value.items())
+    if declared is Any:
+        return True
+    if declared in (int, float):
+        return type(value) is int or type(value) is declared
+    return isinstance(value, declared)

@@ -27,6 +27,9 @@ class Boundaries:
     residues_us: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        numbers = (self.period_us, *self.residues_us)
+        if not self.residues_us or any(type(each) is not int for each in numbers) or self.period_us <= 0:
+            raise ValueError(f"no boundaries: a period of {self.period_us} with {self.residues_us}")
         object.__setattr__(
             self, "residues_us", tuple(sorted({residue % self.period_us for residue in self.residues_us}))
         )
