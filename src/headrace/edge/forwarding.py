@@ -22,7 +22,7 @@ from headrace.edge.frames import (
     to_bytes,
 )
 from headrace.edge.level_one import LevelOne
-from headrace.edge.orders import Orders, refusing
+from headrace.edge.orders import SAME_VERSION, Orders, refusing
 from headrace.expressions.evaluation import FORGIVING, LENIENT, STRICT
 from headrace.expressions.functions import FUNCTIONS
 from headrace.model.arrow import ADDRESS_BYTES, arrow_type
@@ -91,7 +91,7 @@ def work_for(orders: Orders, catalog: Catalog, tables: Mapping[str, pa.Table], m
         check_functions(orders, catalog)
         stream = catalog.stream(orders.stream)
         if stream is not None:
-            check_columns(orders.plan, stream)
+            check_plan(orders.plan, stream)
             trial = LevelOne(orders, catalog, tables)
             trial.feed(trial_rows(stream, needed_columns(orders, stream)))
             trial.cut()
@@ -121,10 +121,12 @@ def check_functions(orders: Orders, catalog: Catalog) -> None:
         raise UsageError("functions", problem, hint="'functions' names the Python file that the job has too")
 
 
-def check_columns(plan: Plan, stream: Stream) -> None:
-    """Whether the columns that the plan reads are declared here as at the root."""
+def check_plan(plan: Plan, stream: Stream) -> None:
+    """Whether its nodes have slices, and the columns that they read are declared here as at the root."""
     declared = {column.name: column.type for column in stream.columns}
     nodes = [plan.nodes[place].node for place in plan.shipped]
+    if not all(node.boundaries for node in nodes):
+        raise DataError("orders", "the plan has a node without slices", hint=SAME_VERSION)
     trees: list[Expression | None] = []
     for node in nodes:
         trees += [*node.groups, *(each.expression for each in node.dimensions), *(each.tree for each in node.keep)]

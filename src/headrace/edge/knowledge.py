@@ -165,11 +165,11 @@ def is_row_of(value: Any, *checks: Check) -> bool:
 
 
 def is_file(value: Any) -> bool:
-    return isinstance(value, dict) and is_row_of([value.get(name) for name in FILE], is_path, is_number, is_number)
+    return isinstance(value, dict) and is_row_of([value.get(name) for name in FILE], is_path, is_count, is_number)
 
 
 FILE = ("path", "size", "modified_ns")
-READING = (is_path, is_number, is_number, is_count, is_count, is_count)
+READING = (is_path, is_count, is_number, lambda value: is_count(value) and value > 0, is_count, is_count)
 SHARED: Mapping[str, Check] = {
     "incarnation": is_count,
     "sequence": is_count,
@@ -189,6 +189,6 @@ KNOWN: Mapping[str, Check] = {
     "stream": is_text,
     "files": lambda value: (
         isinstance(value, dict)
-        and all(is_path(path) and is_row_of(look, is_number, is_number) for path, look in value.items())
+        and all(is_path(path) and is_row_of(look, is_count, is_number) for path, look in value.items())
     ),
 }

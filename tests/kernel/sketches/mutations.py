@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -19,6 +22,8 @@ from headrace.model.types import MAX_BIGINT
 HEAD = 48
 """Bytes in which damage does most."""
 ROUNDS = 10_000
+MAX_CPU_S = 2.0
+"""For one case: most take less than a millisecond."""
 NUMBERS = (0, 1, -1, 2**31, 2**32 - 1, MAX_BIGINT, -MAX_BIGINT)
 ROOT = Path(__file__).parents[3]
 needs_limit = pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of memory")
@@ -64,6 +69,15 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30),) * 2)
 
 
+@contextmanager
+def bounded_cpu(case: object) -> Iterator[None]:
+    """By the time of the processor: a busy machine changes nothing."""
+    begin_s = time.process_time()
+    yield
+    took_s = time.process_time() - begin_s
+    assert took_s < MAX_CPU_S, f"{took_s:.1f} s for {str(case)[:2_000]}"
+
+
 def attack(pools: Sequence[Sequence[bytes]], use: Callable[[int, bytes], object]) -> None:
     """States of several kinds, by their number, are used as they are, and then with damage."""
     random, refused = Random(5), 0
@@ -74,8 +88,10 @@ def attack(pools: Sequence[Sequence[bytes]], use: Callable[[int, bytes], object]
     limit_memory()
     for _ in range(ROUNDS):
         kind = random.randrange(len(pools))
+        state = mutated(random.choice(pools[kind]), random.choice(every), random)
         try:
-            use(kind, mutated(random.choice(pools[kind]), random.choice(every), random))
+            with bounded_cpu(state):
+                use(kind, state)
         except DataError as error:
             if error.code != "sketch-state":
                 raise
@@ -83,8 +99,10 @@ def attack(pools: Sequence[Sequence[bytes]], use: Callable[[int, bytes], object]
     assert 0.02 * ROUNDS < refused < 0.98 * ROUNDS, "both must have been tried"
 
 
-def check_survived(module: str) -> None:
+def check_survived(module: str, **environment: str) -> None:
     """`survive` of a module of tests, in a process of its own."""
     command = [sys.executable, "-W", "error", "-c", f"from {module} import survive; survive()"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, check=False, cwd=ROOT, env=os.environ | environment
+    )
     assert done.returncode == 0, done.stderr
