@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from headrace.edge.frames import Rows
 from headrace.edge.intake import Intake, Refused
 from headrace.edge.judging import Judge
-from headrace.kernel.conversion import rejected_table
 from headrace.model.schema import Stream
 from headrace.sql import parse_script
 

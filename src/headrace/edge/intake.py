@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from headrace.model.arrow import conform
 from headrace.model.schema import Stream
 from headrace.spark.inputs import Rows
-from headrace.spark.inputs.conforming import asked_columns
 from headrace.spark.inputs.units import Declaration
 
 MAX_REASONS = 16
@@ -58,7 +57,7 @@ def intake_of(rows: Rows) -> Intake:
 
 def refused_only(stream: Stream, columns: Collection[str], *refused: Refused) -> Intake:
     """No row of these columns."""
-    return Intake(conform(pa.table({}), asked_columns(Declaration.of(stream), columns)), merge(refused))
+    return Intake(conform(pa.table({}), Declaration.of(stream).asked(columns)), merge(refused))
 
 
 def concat(pieces: Sequence[Intake]) -> Intake:

@@ -150,7 +150,7 @@ class Reader:
         for name, *values in objects:
             if name not in CLASSES:
                 raise DataError("encoding", f"there is no {name} in a plan")
-            if name == "Aggregate" and values:
+            if name == "Aggregate" and values and isinstance(values[0], str):
                 values[0] = aggregate_names.get(values[0], values[0])
             made = made_of(name, [self.decode(each) for each in values])
             self.objects.append(known(made) if isinstance(made, Dimension | Predicate) else made)
