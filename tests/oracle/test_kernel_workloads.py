@@ -39,8 +39,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def data_of(script: Script, folder: Path) -> Data:
     catalog = script.catalog
-    tables = {table.name: read_relation(folder, table) for table in catalog.tables}
-    return Data(catalog, catalog.streams[0], read_relation(folder, catalog.streams[0]), tables)
+    tables = {table.name: read_relation(folder, table).table for table in catalog.tables}
+    return Data(catalog, catalog.streams[0], read_relation(folder, catalog.streams[0]).table, tables)
 
 
 def from_reference(script: Script, data: Data) -> dict[str, list[tuple[Any, ...]]]:

@@ -268,7 +268,8 @@ def test_each_stream_has_its_own_queries(headrace: CommandLine, job: Path, runni
 
 def test_names_in_the_list_can_not_steer_the_terminal() -> None:
     found = [
-        Listed(f"{name}\x1b[31m", name, 1, 0, 0, 0, 0, None, None, ["\x1b[2Jedge"], None, "SELECT") for name in "ab"
+        Listed(f"{name}\x1b[31m", name, 1, 0, 0, 0, 0, None, None, ["\x1b[2Jedge"], None, None, "SELECT")
+        for name in "ab"
     ]
     terminal = Console(file=io.StringIO(), width=200, force_terminal=True, color_system=None)
     terminal.print(table_of(found))

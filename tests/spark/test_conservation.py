@@ -56,7 +56,7 @@ def test_a_dataframe_that_loses_rows_on_the_way(spark: SparkSession, tmp_path: P
     assert not list((tmp_path / "state" / "r" / "commits").glob("0*"))
 
 
-def losing_rows(setting: Any, step: int, names: list[str]) -> Any:
+def losing_rows(setting: Any, step: Any, names: list[str]) -> Any:
     """Level 1 over the rows of a dataframe but the first of each batch."""
     from headrace.spark.running import row_task
 
@@ -74,7 +74,7 @@ def test_a_task_that_is_not_run_once(tmp_path: Path, times: int) -> None:
     stepper.step_bytes = 1 << 30
     map_units = mapping.map_units
 
-    def odd(setting: Any, number: int, units: Any) -> Any:
+    def odd(setting: Any, number: Any, units: Any) -> Any:
         own = list(units)
         for _ in range(times if 0 in own else 1):
             yield from map_units(setting, number, own)

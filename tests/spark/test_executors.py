@@ -17,6 +17,7 @@ from headrace.model.errors import UsageError
 from headrace.spark import executors, sessions
 from headrace.spark.context import Setting, step_of
 from headrace.spark.executors import Activity, IdleJob, Reports, is_local, no_executor, wait_for_cores
+from headrace.spark.records import Attempt
 from tests.spark.files import CATALOG
 
 WAITS = Activity(executors=0, stages=1, tasks=0)
@@ -161,6 +162,6 @@ def test_a_master_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_a_worker_that_does_not_see_the_state_says_so(tmp_path: Path) -> None:
     setting = Setting("id", str(tmp_path / "state"), 2, CATALOG, "r", None, ())
     with pytest.raises(UsageError, match="does not see the journal of step 3 in /") as problem:
-        step_of(setting, 3)
+        step_of(setting, Attempt(3))
     assert problem.value.code == "state-unreachable"
     assert "use a file system they share" in str(problem.value)

@@ -129,7 +129,7 @@ class Watch:
             result = inner(*arguments, **named)
             self.taken[stage] += time.perf_counter() - begun
             if method == "run":
-                self.level1_rows += sum(each.counted.node_rows for each in result)
+                self.level1_rows += sum(each.counted.node_rows for each in result.reduced)
             return result
 
         setattr(owner, method, outer)

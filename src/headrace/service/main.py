@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, Entry] = {
     "edge": Entry("headrace.service.edge:edge", "Run the agent of an edge: level 1 beside the data."),
     "relay": Entry("headrace.service.relay:relay", "Combine the frames of many edges, and send one for all."),
     "queries": Entry("headrace.service.queries:queries", "List, add, drop and replace the queries of a job."),
+    "steps": Entry("headrace.service.steps:steps", "Show the steps of a job, or abandon input that is gone."),
     "tables": Entry("headrace.service.queries:tables", "Let a job read its static tables again."),
     "calibrate": Entry("headrace.service.calibrate:calibrate_command", "Measure the planner's cost constants."),
     "bench": Entry("headrace.service.bench:bench", "Measure plans against the papers and the best."),

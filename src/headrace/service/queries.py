@@ -93,6 +93,19 @@ def drop(job: Path, name: str, wait_s: float) -> None:
     request("drop", read_job(job), name, None, wait_s)
 
 
+@queries.command()
+@job_argument
+@click.argument("name")
+@wait_option
+def resume(job: Path, name: str, wait_s: float) -> None:
+    """Take the query called NAME out of quarantine: it joins again, and answers from its first complete window on.
+
+    A query comes into quarantine when it can't be answered: its expressions or results take too much, or a worker died
+    of it. The others go on without it.
+    """
+    request("resume", read_job(job), name, None, wait_s)
+
+
 @queries.command("list")
 @job_argument
 @click.option("--json", "as_json", is_flag=True, help="Print the queries as JSON.")
@@ -185,12 +198,12 @@ def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
     return prepare(job.state / place, format_stream(stream), upstream.reducers, beginning)
 
 
-DONE = {"add": "added", "drop": "dropped", "replace": "replaced"}
+DONE = {"add": "added", "drop": "dropped", "replace": "replaced", "resume": "resumed"}
 
 
 def warn_of_file(action: str, job: Job, name: str) -> None:
     """What the job's files say is taken at every start."""
-    if action != "add" and name in {named.name for named in script_of(job).queries}:
+    if action in ("drop", "replace") and name in {named.name for named in script_of(job).queries}:
         again = "it comes back" if action == "drop" else "it is replaced by what is written there"
         click.echo(f"{name} is in the files of {job.file} too: {again} when the job is started again", err=True)
 
@@ -223,7 +236,8 @@ def directories(job: Job, catalog: Catalog) -> Iterator[tuple[str, Directory]]:
 class Listed:
     """A query and how far it is. `cost_share`: its part of the plan's estimated cost, if rows were planned for since it
     came. `waiting_until`: when its first window ends, if it had none yet. `held_back_by`:
-    edges that do not count it yet. `left_out`: empty windows beyond those that are answered in a row.
+    edges that do not count it yet. `left_out`: empty windows beyond those that are answered in a row. `quarantine`: why
+    it is not answered.
     """
 
     stream: str
@@ -237,6 +251,7 @@ class Listed:
     waiting_until: str | None
     held_back_by: list[str]
     problem: str | None
+    quarantine: str | None
     sql: str
 
 
@@ -251,10 +266,13 @@ def listing(stream: str, directory: Directory) -> Iterator[Listed]:
     for name, registered in registry.queries.items():
         share = shares[name] / plan.cost_ns if plan and name in shares and plan.cost_ns else None
         state = commit.queries.get(name, QueryState(registered.generation))
-        coming = None if state.windows else outlook(directory, commit, registered.query, state)
+        is_waiting = not state.windows and registered.quarantine is None
+        coming = None if not is_waiting else outlook(directory, commit, registered.query, state)
         until = None if coming is None else format_timestamp(coming.first.end_us)
         counts = registered.generation, state.windows, state.rows, state.errors, state.left_out
-        yield Listed(stream, name, *counts, share, until, held_back.get(name, []), state.problem, registered.sql)
+        held = held_back.get(name, [])
+        why = registered.quarantine
+        yield Listed(stream, name, *counts, share, until, held, state.problem, why, registered.sql)
 
 
 def table_of(found: list[Listed]) -> Table:
@@ -271,6 +289,9 @@ def table_of(found: list[Listed]) -> Table:
     is_held_back = any(each.held_back_by for each in found)
     if is_held_back:
         table.add_column("held back by")
+    is_quarantined = any(each.quarantine for each in found)
+    if is_quarantined:
+        table.add_column("quarantine")
     table.add_column("SQL", no_wrap=True, overflow="ellipsis")
     for each in found:
         table.add_row(
@@ -281,6 +302,7 @@ def table_of(found: list[Listed]) -> Table:
             "" if each.cost_share is None else f"{each.cost_share:.1%}",
             *([each.waiting_until or ""] if is_waiting else []),
             *([Text(printable(", ".join(each.held_back_by)))] if is_held_back else []),
+            *([Text(printable(each.quarantine or ""))] if is_quarantined else []),
             Text(shortened(each.sql)),
         )
     return table

@@ -50,6 +50,8 @@ def told(what: str, answer: Mapping[str, Any] | None, directory: Directory, wait
             "and is taken with the first step when the job runs"
         )
     sentence = f"{what} in step {answer['step']}, version {answer['version']} of the registry"
+    if "quarantine" in answer:
+        sentence += f"; it is in quarantine: {answer['quarantine']}"
     if "start_us" in answer:
         start, end = (format_timestamp(answer[bound]) for bound in ("start_us", "end_us"))
         sentence += f"; its first complete window is {start} to {end}"

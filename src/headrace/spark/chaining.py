@@ -115,6 +115,9 @@ class Results:
         """Empty windows of a query without groups come when a later one has rows: until then they are not known."""
         finished_us, derived = self.stepper.finished_us, self.stream.derived
         assert derived is not None
+        registered = self.stepper.registry.queries.get(self.stream.name)
+        if registered is not None and registered.quarantine is not None:
+            return registered.closed_us
         last_us = self.state.last_end_us if self.state else None
         if finished_us in (None, ENDED_US) or derived.groups or last_us is None:
             return finished_us

@@ -99,14 +99,14 @@ class Changes:
 
     def checked(self, request: Request) -> Query | None:
         """The query that is asked for; none is if one is to be dropped."""
-        if request.action == "drop":
+        if request.action in ("drop", "resume"):
             return None
         return checked(request.sql, self.setting.catalog, self.setting.stream, self.readable())
 
     def check_readers(self, registry: Registry, request: Request) -> None:
         if request.action == "add" and request.name in self.readable() and request.name not in registry.queries:
             raise UsageError("query-exists", f"there is a query '{request.name}' already, over other rows")
-        readers = self.readers(request.name) if request.action in ("drop", "replace") else ()
+        readers = self.readers(request.name) if request.action in ("drop", "replace", "resume") else ()
         if readers:
             problem = f"{', '.join(readers)} reads the results of '{request.name}'"
             raise UsageError("query-read", problem, hint=f"drop {', '.join(readers)} first")

@@ -62,7 +62,7 @@ class Outcome:
         partitions = moved_partitions(known, highest_us, journal.clock_us, not had_clock)
         partitions = with_edges(partitions, self.step.setting.edges, from_json(journal.edges), journal.clock_us)
         watermark_us = moved_watermark(journal.watermark_us, partitions, journal, stream)
-        windows = [each.query.window for each in self.step.registry.queries.values()]
+        windows = [query.window for query in self.step.registry.active.values()]
         needed_us = needed_from(windows, closed_after(journal), retain_us)
         forgotten_us = later(before.forgotten_us if before else None, needed_us)
         quarantined = left_out(journal, counted.units)
@@ -98,12 +98,13 @@ class Outcome:
             edges=journal.edges,
             plans=self.plans(),
             inputs=inputs,
+            attempt=journal.attempt,
         )
 
     def spans(self, needed_us: int | None) -> tuple[Span, ...]:
         """The event times that were counted, here and by edges, if any."""
         spans = self.step.before.spans if self.step.before else ()
-        new = list(spans_of(self.step.journal.frames))
+        new = [*self.step.journal.lost, *spans_of(self.step.journal.frames)]
         if self.counted.start_us is not None and self.counted.end_us is not None:
             new.append(Span(self.step.journal.plan or "", self.counted.start_us, self.counted.end_us))
         for span in new:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from headrace.model.query import Query
 from headrace.model.windows import AnyWindow, Interval
 from headrace.planner.leaves import demand
 from headrace.spark.directory import Directory
-from headrace.spark.records import Commit, QueryState
+from headrace.spark.records import Commit, QueryState, Span
 from headrace.spark.time import ENDED_US, extent_us, later
 from headrace.windows import bounds_of, instances_ending, last_ending
 
@@ -51,7 +51,12 @@ def unknown_to(directory: Directory, commit: Commit, query: Query, state: QueryS
         if span.plan:
             retained.add(directory.plan(span.plan), {}, Interval(span.start_us, span.end_us))
     gathered = retained.gather(demand(query))
-    return Unknown([*gathered.missed, *state.missed], gathered.foreign)
+    return Unknown([*gathered.missed, *state.missed, *uncounted(commit.spans)], gathered.foreign)
+
+
+def uncounted(spans: Iterable[Span]) -> list[Interval]:
+    """Times of rows that were counted under no plan, since there was no query, or that were lost."""
+    return [Interval(span.start_us, span.end_us) for span in spans if not span.plan]
 
 
 def first_complete(window: AnyWindow, after_us: int, unknown: Unknown) -> Outlook:

@@ -5,7 +5,7 @@ A task is sent only where the state is, and the number of the step: what is jour
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from socket import gethostname
@@ -23,7 +23,7 @@ from headrace.planner.plan import Plan
 from headrace.planner.sampling import Data
 from headrace.spark.directory import Directory
 from headrace.spark.inputs import Source
-from headrace.spark.records import Commit, Journal
+from headrace.spark.records import Attempt, Commit, Journal
 from headrace.spark.registry import Registry, read_registry
 
 
@@ -89,8 +89,18 @@ class Step:
 
     @property
     def closing(self) -> Registry:
-        """The queries whose windows the watermark has passed: those of the step before, also if they left since."""
-        return read_registry(self.setting.directory.root, self.before.registry if self.before else 0)
+        """The queries whose windows the watermark has passed: those of the step before, also if they left since, but
+        none that came into quarantine.
+        """
+        registry = read_registry(self.setting.directory.root, self.before.registry if self.before else 0)
+        queries = {
+            name: each
+            for name, each in registry.queries.items()
+            if (known := self.registry.queries.get(name)) is None
+            or known.generation != each.generation
+            or known.quarantine is None
+        }
+        return registry if len(queries) == len(registry.queries) else replace(registry, queries=queries)
 
     def former(self, name: str, generation: int) -> str:
         """What marks the file of a query whose name another has taken over."""
@@ -116,11 +126,13 @@ class Step:
 
 
 @lru_cache(maxsize=4)
-def step_of(setting: Setting, number: int) -> Step:
+def step_of(setting: Setting, attempt: Attempt) -> Step:
     enlist(setting.catalog.aggregates)
-    journal = setting.directory.journal(number)
+    journal = setting.directory.journal(*attempt)
     if journal is None:
-        problem = f"{gethostname()}, where a task runs, does not see the journal of step {number} in {setting.root}"
+        problem = (
+            f"{gethostname()}, where a task runs, does not see the journal of step {attempt.step} in {setting.root}"
+        )
         hint = "driver and workers must see state, results and input under the same paths: use a file system they share"
         raise UsageError("state-unreachable", problem, hint=hint)
     return Step(setting, journal)
@@ -140,7 +152,7 @@ def prepared_reader(setting: Setting, registry: int, plan: str, tables: tuple[tu
     directory, stream = setting.directory, setting.declared
     known = {name: directory.table(version) for name, version in tables}
     data = Data(setting.catalog, stream, pa.table({}), known)
-    return Reader(data, read_registry(directory.root, registry).values, directory.plan(plan))
+    return Reader(data, read_registry(directory.root, registry).active, directory.plan(plan))
 
 
 @lru_cache(maxsize=4)
@@ -148,7 +160,7 @@ def needed_columns(setting: Setting, version: int) -> frozenset[str]:
     """The columns of the stream that some query names, its event time and its partition."""
     stream, registry = setting.declared, read_registry(setting.directory.root, version)
     named = {
-        column.name for query in registry.values.values() for tree in query.expressions() for column in columns_in(tree)
+        column.name for query in registry.active.values() for tree in query.expressions() for column in columns_in(tree)
     }
     named |= {stream.event_time} | ({stream.partition} if stream.partition else set())
     return frozenset(column.name for column in stream.columns if column.name in named)

@@ -69,23 +69,31 @@ class Directory:
 
     # Records of steps
 
-    def journal_path(self, step: int) -> Path:
-        return self.root / "journal" / f"{step:09}.json"
+    def journal_path(self, step: int, attempt: int = 0) -> Path:
+        return self.root / "journal" / (f"{step:09}-{attempt}.json" if attempt else f"{step:09}.json")
 
     def commit_path(self, step: int) -> Path:
         return self.root / "commits" / f"{step:09}.json"
 
-    def journal(self, step: int) -> Journal | None:
-        path = self.journal_path(step)
+    def journal(self, step: int, attempt: int = 0) -> Journal | None:
+        """What an attempt at a step depends on; None if there was none."""
+        path = self.journal_path(step, attempt)
         if not path.exists():
             return None
         found = journal_from(read_record(path))
-        if found.step != step:
-            raise DamagedError(path, f"is the journal of step {found.step}")
+        if found.key != (step, attempt):
+            raise DamagedError(path, f"is the journal of step {found.step}, attempt {found.attempt}")
         return found
 
+    def newest_journal(self, step: int) -> Journal | None:
+        """That of the last attempt."""
+        attempt = 0
+        while self.journal_path(step, attempt + 1).exists():
+            attempt += 1
+        return self.journal(step, attempt)
+
     def write_journal(self, journal: Journal) -> bool:
-        return create_file(self.journal_path(journal.step), to_record(journal))
+        return create_file(self.journal_path(*journal.key), to_record(journal))
 
     def steps(self) -> list[int]:
         return sorted(int(path.stem) for path in (self.root / "commits").glob("[0-9]*.json"))
@@ -100,7 +108,7 @@ class Directory:
     def last_commit(self) -> Commit | None:
         """The newest one, which must follow the one before it and be followed by no journal but the next."""
         steps = self.steps()
-        later = [int(path.stem) for path in (self.root / "journal").glob("[0-9]*.json")]
+        later = [int(path.name[:9]) for path in (self.root / "journal").glob("[0-9]*.json")]
         newest = steps[-1] if steps else 0
         for step in later:
             if step > newest + 1:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from hashlib import blake2b
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -64,7 +65,7 @@ def digest(data: bytes) -> str:
 def make_folder(path: Path) -> None:
     """Make a private folder, and those above it that are missing; their names are on the disk when this returns."""
     with translated(path):
-        missing = [each for each in (path, *path.parents) if not each.exists()]
+        missing = list(takewhile(lambda folder: not folder.is_dir(), (path, *path.parents)))
         for folder in reversed(missing):
             folder.mkdir(mode=0o700, exist_ok=True)
             sync(folder.parent)

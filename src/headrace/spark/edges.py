@@ -163,7 +163,7 @@ class Inbox:
         for name in tables.values():
             self.exchange.keep_table(self.directory.table_bytes(name))
         asked = None if self.wants_rows else plan
-        self.exchange.publish(Orders(self.stream.name, asked, registry.values, tables, self.wants_rows))
+        self.exchange.publish(Orders(self.stream.name, asked, registry.active, tables, self.wants_rows))
 
 
 def kept_sample(root: Path) -> pa.Table | None:
@@ -267,7 +267,7 @@ def holding_back(directory: Directory, commit: Commit, registry: Registry) -> di
     in_use = plans_in_use(from_json(commit.edges))
     plans = {edge: plan for edge, plan in in_use.items() if plan is not None and plan in commit.plans}
     found: dict[str, list[str]] = {}
-    for name, query in registry.values.items():
+    for name, query in registry.active.items():
         lacking = [edge for edge, plan in plans.items() if route(directory.plan(plan), demand(query)) is None]
         if lacking:
             found[name] = sorted(lacking)

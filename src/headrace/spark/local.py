@@ -8,6 +8,7 @@ from headrace.kernel.conversion import convert_table
 from headrace.spark.context import Setting, step_of
 from headrace.spark.inputs import Rows
 from headrace.spark.mapping import Piece, map_rows, map_units
+from headrace.spark.records import Attempt
 from headrace.spark.reducing import reduce_step
 from headrace.spark.stepping import Ran
 
@@ -22,7 +23,7 @@ class InProcess:
     def tasks(self) -> int:
         return self._tasks
 
-    def run(self, setting: Setting, step: int, rows: Any) -> Ran:
+    def run(self, setting: Setting, step: Attempt, rows: Any) -> Ran:
         pieces: list[Piece] = []
         if rows is not None:
             for part in rows:

@@ -29,7 +29,7 @@ from headrace.spark.context import Setting, Step, needed_columns, reader_of, ste
 from headrace.spark.disk import begin_sync
 from headrace.spark.edges import frame_at
 from headrace.spark.inputs import BadFile, Rows, Unit, read
-from headrace.spark.records import ResultFile, Totals, UnitRead, result_files
+from headrace.spark.records import Attempt, ResultFile, Totals, UnitRead, result_files
 from headrace.spark.staging import stage
 
 MOST_REJECTED = 1_000_000
@@ -101,9 +101,9 @@ def counted_from(data: bytes) -> Counted:
     return Counted(**{**found, "totals": Totals(**found["totals"]), "rejected": rejected, "units": units})
 
 
-def map_units(setting: Setting, number: int, places: Iterable[int]) -> Iterator[Piece]:
+def map_units(setting: Setting, attempt: Attempt, places: Iterable[int]) -> Iterator[Piece]:
     """Level 1 over units of files, and partials that edges sent; the units are known by their places in the journal."""
-    step = step_of(setting, number)
+    step = step_of(setting, attempt)
     task = Task(step)
     partials: list[Frame] = []
     yield from task.run(rows for place in places for rows in unit_rows(step, place, task, partials))
@@ -144,9 +144,9 @@ def file_rows(step: Step, unit: Unit) -> Iterator[Rows]:
         yield replace(rows, path=unit.path)
 
 
-def map_rows(setting: Setting, number: int, pieces: Iterable[Rows]) -> Iterator[Piece]:
+def map_rows(setting: Setting, attempt: Attempt, pieces: Iterable[Rows]) -> Iterator[Piece]:
     """Level 1 over rows that came from a DataFrame."""
-    yield from Task(step_of(setting, number)).run(pieces)
+    yield from Task(step_of(setting, attempt)).run(pieces)
 
 
 class Task:
@@ -243,7 +243,7 @@ class Task:
             return
         late = np.flatnonzero(times_us < watermark_us)
         taken = np.zeros(len(late), dtype=np.bool_)
-        for window in {query.window for query in self.step.registry.values.values()}:
+        for window in {query.window for query in self.step.registry.active.values()}:
             taken |= in_open_instance(window, times_us[late], watermark_us)
         self.count(late=len(late), dropped=int((~taken).sum()))
         if not taken.all():

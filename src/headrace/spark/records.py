@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.model.windows import Interval
 from headrace.spark.inputs import InputFile, Unit
@@ -149,6 +149,13 @@ class TakenFrame:
     errors: Mapping[str, int]
 
 
+class Attempt(NamedTuple):
+    """A step, and which of its journals: each further one leaves something out that the one before failed at."""
+
+    step: int
+    number: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Journal:
     """All that a step depends on, written before it runs: a replay reads it and decides nothing anew.
@@ -180,6 +187,15 @@ class Journal:
     """Of edges; they are among the units."""
     edges: Mapping[str, Any] = field(default_factory=dict)
     """The ledger of their frames, with these."""
+    attempt: int = 0
+    left_out: tuple[str, ...] = ()
+    """Queries that came into quarantine with this attempt, or with one before."""
+    lost: tuple[Span, ...] = ()
+    """Times of rows that were in input that is gone, and was abandoned."""
+
+    @property
+    def key(self) -> Attempt:
+        return Attempt(self.step, self.attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +239,8 @@ class Commit:
     """Those that frames of edges may still come under, oldest first."""
     inputs: int = 0
     """The step up to which the list of files read is in a file of its own."""
+    attempt: int = 0
+    """Which journal of the step it is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +255,8 @@ class Manifest:
 
 
 def journal_from(document: Mapping[str, Any]) -> Journal:
-    found = tupled(document, "changed", "requests", "offsets")
+    found = tupled(document, "changed", "requests", "offsets", "left_out")
+    found["lost"] = tuple(Span(**each) for each in document.get("lost", ()))
     found["quarantined"] = files_left_out(document["quarantined"])
     found["units"] = tuple(Unit(**each) for each in document["units"])
     found["files"] = tuple(InputFile(**each) for each in document["files"])

@@ -23,12 +23,12 @@ from headrace.model.query import Query
 from headrace.model.windows import AnyWindow, Interval
 from headrace.planner.leaves import demand
 from headrace.planner.plan import route
-from headrace.spark.completeness import with_skipped
+from headrace.spark.completeness import uncounted, with_skipped
 from headrace.spark.context import Setting, Step, step_of
 from headrace.spark.disk import digest, translated, write_whole
 from headrace.spark.edges import spans_of
 from headrace.spark.mapping import COUNTS, Counted, Piece, counted_from
-from headrace.spark.records import Manifest, QueryState, ResultFile, SliceFile, StoredFile
+from headrace.spark.records import Attempt, Manifest, QueryState, ResultFile, SliceFile, StoredFile
 from headrace.spark.registry import Registered, Registry
 from headrace.spark.slices import (
     CACHE,
@@ -58,8 +58,8 @@ class Reduced:
     counted: Counted
 
 
-def reduce_step(setting: Setting, number: int, reducer: int, pieces: Iterable[Piece]) -> Reduced:
-    step = step_of(setting, number)
+def reduce_step(setting: Setting, attempt: Attempt, reducer: int, pieces: Iterable[Piece]) -> Reduced:
+    step = step_of(setting, attempt)
     new = Received(step, pieces)
     mine = [file for file in step.before.slices if file.reducer == reducer] if step.before else []
     kept = kept_parts(step, mine) if is_read(step, mine) else {}
@@ -162,11 +162,13 @@ class Closing:
             return
         setting = self.step.setting
         retained = retained_of(self.step, between(parts, asked), is_end=until_us == ENDED_US)
+        before, journal = self.step.before, self.step.journal
+        lost = uncounted([*(before.spans if before else ()), *(journal.lost if until_us == ENDED_US else ())])
         for name, query, due in asked:
             gathered = retained.gather(demand(query))
             registered = registry.queries[name]
             state = self.state(name, registered)
-            unknown = [*gathered.missed, *state.missed]
+            unknown = [*gathered.missed, *state.missed, *lost]
             functions, zone = setting.catalog.functions, setting.declared.zone
             known = query, gathered.parts, unknown, functions, zone, setting.max_empty, due, gathered.foreign
             with failures_of(name):
@@ -190,8 +192,8 @@ class Closing:
 
     def due(self, registry: Registry, closed_us: int | None, until_us: int) -> Iterator[tuple[str, Query, Due]]:
         """Queries with windows to close. One without groups is answered by one of the reducers that have its rows."""
-        for name, registered in registry.queries.items():
-            query = registered.query
+        for name, query in registry.active.items():
+            registered = registry.queries[name]
             if not query.group_by and owner_without_groups(name, self.step.setting.reducers) != self.reducer:
                 continue
             state = self.state(name, registered)

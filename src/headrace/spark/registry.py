@@ -30,11 +30,15 @@ MAX_NAME = 64
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A query added again under an old name is of a new generation."""
+    """A query added again under an old name is of a new generation. `quarantine` is why it is not answered; windows
+    that end by `closed_us` had been when that began.
+    """
 
     sql: str
     generation: int
     query: Query
+    quarantine: str | None = None
+    closed_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,15 @@ class Registry:
     def values(self) -> Mapping[str, Query]:
         return {name: each.query for name, each in self.queries.items()}
 
+    @cached_property
+    def active(self) -> Mapping[str, Query]:
+        """Those that are answered: not in quarantine."""
+        return {name: each.query for name, each in self.queries.items() if each.quarantine is None}
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`action` is add, drop, replace or reload."""
+    """`action` is add, drop, replace, resume or reload."""
 
     id: str
     action: str
@@ -90,6 +99,8 @@ class Quotas:
 
 def applied(registry: Registry, request: Request, query: Query | None, quotas: Quotas) -> Registry:
     """The registry after a request for a query, or to drop one; what can't be done is an error."""
+    if request.action == "resume":
+        return resumed(registry, request.name)
     if query is None:
         return without_query(registry, request.name)
     if request.action == "replace":
@@ -101,6 +112,15 @@ def applied(registry: Registry, request: Request, query: Query | None, quotas: Q
     if len(registry.queries) >= quotas.queries:
         raise UsageError("quota", f"there are {quotas.queries} queries, as many as are allowed")
     return with_query(registry, request.name, request.sql, query)
+
+
+def resumed(registry: Registry, name: str) -> Registry:
+    """The registry with a query out of quarantine: it joins again, as a new generation."""
+    left = without_query(registry, name)
+    known = registry.queries[name]
+    if known.quarantine is None:
+        raise UsageError("not-quarantined", f"the query '{name}' is not in quarantine")
+    return with_query(left, name, known.sql, known.query)
 
 
 def checked(sql: str, catalog: Catalog, stream: str, readable: Mapping[str, Query]) -> Query:
@@ -127,7 +147,15 @@ def check_stream_name(name: str) -> None:
 
 def keep_registry(directory: Directory, registry: Registry) -> Registry:
     """Store a registry under the next version that no engine has written: a name is never used again."""
-    queries = {name: {"sql": each.sql, "generation": each.generation} for name, each in registry.queries.items()}
+    queries = {
+        name: {
+            "sql": each.sql,
+            "generation": each.generation,
+            "quarantine": each.quarantine,
+            "closed_us": each.closed_us,
+        }
+        for name, each in registry.queries.items()
+    }
     document = {"next_generation": registry.next_generation, "queries": queries, "values": encode(registry.values)}
     version = registry.version + 1
     while not create_file(registry_path(directory.root, version), to_record({"version": version, **document})):

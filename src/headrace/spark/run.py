@@ -173,6 +173,13 @@ class Run:
             raise self.no_query(name)
         return self.asked("drop", name, "", holder.directory.root.name)
 
+    def resume(self, name: str) -> dict[str, Any]:
+        """Take a query out of quarantine: it joins again, as a new generation."""
+        holder = self.chain.holder(name)
+        if holder is None:
+            raise self.no_query(name)
+        return self.asked("resume", name, "", holder.directory.root.name)
+
     def place_for(self, sql: str) -> str:
         """Where the query is answered. For results that nobody reads yet a state is made, so that the request finds it;
         the run takes it up at its next round.

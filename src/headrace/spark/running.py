@@ -23,7 +23,7 @@ from headrace.kernel.conversion import convert_table
 from headrace.spark.context import Setting, step_of
 from headrace.spark.inputs import Rows
 from headrace.spark.mapping import Piece, counted_from, map_rows, map_units, to_json
-from headrace.spark.records import manifest_from
+from headrace.spark.records import Attempt, manifest_from
 from headrace.spark.reducing import Reduced, reduce_step
 from headrace.spark.sessions import check_workers
 from headrace.spark.stepping import Ran
@@ -50,7 +50,7 @@ class OnSpark:
     def tasks(self) -> int:
         return int(self.spark.sparkContext.defaultParallelism)
 
-    def run(self, setting: Setting, step: int, rows: DataFrame | None) -> Ran:
+    def run(self, setting: Setting, step: Attempt, rows: DataFrame | None) -> Ran:
         """The rows of a dataframe are observed on their way in: a second count, which level 1 has no part in."""
         shares = step_of(setting, step).shares
         observed = Observation()
@@ -77,12 +77,12 @@ class OnSpark:
         # A stage that Spark had to run again is observed twice: only a second look tells.
         return Ran(reduced, dataframe_rows if dataframe_rows == read else rows.count())
 
-    def unit_pieces(self, setting: Setting, step: int, tasks: int) -> DataFrame:
+    def unit_pieces(self, setting: Setting, step: Attempt, tasks: int) -> DataFrame:
         numbers = self.spark.range(0, max(1, tasks), 1, max(1, tasks))
         return numbers.mapInArrow(unit_task(setting, step), PIECES)
 
 
-def unit_task(setting: Setting, step: int) -> Callable[[Batches], Batches]:
+def unit_task(setting: Setting, step: Attempt) -> Callable[[Batches], Batches]:
     """Level 1 over the units that the journal gives to the task of each number."""
 
     def run(batches: Batches) -> Batches:
@@ -96,7 +96,7 @@ def unit_task(setting: Setting, step: int) -> Callable[[Batches], Batches]:
     return run
 
 
-def row_task(setting: Setting, step: int, names: list[str]) -> Callable[[Batches], Batches]:
+def row_task(setting: Setting, step: Attempt, names: list[str]) -> Callable[[Batches], Batches]:
     """Level 1 over the rows of a DataFrame, whose columns have these names."""
 
     def run(batches: Batches) -> Batches:
@@ -109,7 +109,7 @@ def row_task(setting: Setting, step: int, names: list[str]) -> Callable[[Batches
     return run
 
 
-def reducer_task(setting: Setting, step: int) -> Callable[[Batches], Batches]:
+def reducer_task(setting: Setting, step: Attempt) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         context = TaskContext.get()
         assert context is not None
@@ -121,7 +121,7 @@ def reducer_task(setting: Setting, step: int) -> Callable[[Batches], Batches]:
     return run
 
 
-def set_aside(level: int, setting: Setting, step: int) -> None:
+def set_aside(level: int, setting: Setting, step: Attempt) -> None:
     """A worker of Spark collects garbage after every task. What stays for the next steps need not be looked at then."""
     journal = step_of(setting, step).journal
     frozen_with(level, setting, journal.registry, journal.plan)

@@ -6,14 +6,15 @@ What is decided depends on the state, the requests, the files and the clock that
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from headrace.edge.ledger import from_json, to_json
-from headrace.model.errors import UsageError, printable
+from headrace.kernel.failures import failures_named
+from headrace.model.errors import QueryFailure, UsageError, printable
 from headrace.planner.cost import FOR_EDGES
 from headrace.planner.plan import Plan
 from headrace.spark.changing import Changes
@@ -27,9 +28,10 @@ from headrace.spark.edges import Inbox, NewFrames
 from headrace.spark.garbage import collect_garbage, forget_answers, plans_in, sweep
 from headrace.spark.inputs import Unit, list_files
 from headrace.spark.planning import Planner
-from headrace.spark.records import Commit, Journal
+from headrace.spark.quarantine import DIED, Bisection, is_death, named_failure, newcomers, with_quarantined
+from headrace.spark.records import Attempt, Commit, Journal
 from headrace.spark.reducing import Reduced
-from headrace.spark.registry import Quotas, Registry, answered, read_registry, requests
+from headrace.spark.registry import Quotas, Registry, answered, keep_registry, read_registry, requests
 from headrace.spark.result_marks import ResultMarks
 from headrace.spark.seen import Seen
 from headrace.spark.staging import show, show_results, staging_folders
@@ -52,7 +54,7 @@ class Ran(NamedTuple):
 class Runner(Protocol):
     """What runs the tasks of a step: Spark, or this process."""
 
-    def run(self, setting: Setting, step: int, rows: Any) -> Ran:
+    def run(self, setting: Setting, step: Attempt, rows: Any) -> Ran:
         """Run level 1 over the units that the journal gives to each task, and over `rows`, then level 2."""
 
     @property
@@ -116,7 +118,7 @@ class Stepper:
         plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
         self.kept_plan: tuple[Plan | None, str] = plan, self.commit.plan or "" if self.commit else ""
         constants = FOR_EDGES if inbox is not None else None
-        self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.values, constants)
+        self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.active, constants)
         begun = self.pending or self.commit
         self.changes = Changes(setting, self.planner, quotas, begun.tables if begun else {}, reload)
         self.finish(self.commit, shows=not is_reset)
@@ -131,8 +133,8 @@ class Stepper:
 
     @property
     def pending(self) -> Journal | None:
-        """A step that was begun and not committed: it must be run again before any other."""
-        return self.directory.journal(self.number)
+        """The last attempt at a step that was begun and not committed: it must be run again before any other."""
+        return self.directory.newest_journal(self.number)
 
     @property
     def names(self) -> set[str]:
@@ -159,7 +161,7 @@ class Stepper:
         if journal is None:
             return None
         try:
-            ran = self.run(journal, given.rows)
+            journal, ran = self.run_attempts(journal, given)
             commit = self.committed(journal, ran)
         except DamagedError:
             self.owner.check_held()  # a new owner deletes what this one still looks for
@@ -169,8 +171,10 @@ class Stepper:
             self.planner.observe(rows, sum(each.counted.node_rows for each in ran.reduced))
         self.wait_for_disk()
         begin_sync(staging_folders(self.directory.root, self.setting.results, commit))()
+        known = self.registry
         self.commit = commit = self.owner.write_commit(commit)
         self.finish(commit)
+        report_quarantine(known, self.registry)
         tell_of_files(journal, commit)
         return commit
 
@@ -191,15 +195,16 @@ class Stepper:
             tables |= {name: self.keep_table(rows) for name, rows in results.items()}
         clock_us = later(before.clock_us if before else None, given.clock_us)
         watermark_us, closed_us = (before.watermark_us, before.closed_us) if before else (None, None)
+        plan = before.plan if before else None
+        if has_rows or self.inbox:
+            registry, plan = self.planned(registry, tables, units, given)
         journal = Journal(
             step=self.number,
             clock_us=clock_us,
             watermark_us=watermark_us,
             closed_us=closed_us,
             registry=registry.version,
-            plan=self.plan_name(registry, tables, units, given)
-            if has_rows or self.inbox
-            else (before.plan if before else None),
+            plan=plan,
             tables=tables,
             tasks=self.runner.tasks,
             units=tuple(units),
@@ -240,24 +245,82 @@ class Stepper:
         if before.watermark_us is None or before.watermark_us == before.closed_us:
             return False
         after_us = before.closed_us if before.closed_us is not None else -ENDED_US
-        windows = {each.query.window for each in self.registry.queries.values()}
+        windows = {query.window for query in self.registry.active.values()}
         spans = [instances_ending(window, after_us, before.watermark_us) for window in windows]
         return any(first <= last for first, last in spans)
+
+    def run_attempts(self, journal: Journal, given: Input) -> tuple[Journal, Ran]:
+        """Run the step; if it fails for some queries, run it again without them."""
+        base, search = journal, None
+        while True:
+            try:
+                ran = self.run(journal, given.rows)
+                if search is None or search.succeeded():
+                    return journal, ran
+            except Exception as problem:
+                failure = named_failure(problem)
+                if failure is not None and self.are_active(failure.queries, journal):
+                    base = self.leave_out(base, failure.queries, failure.reason, given)
+                elif not is_death(problem):
+                    raise
+                elif search is None:
+                    if not (suspects := self.suspects(base)):
+                        raise
+                    search = Bisection(suspects)
+                elif not search.failed():
+                    raise
+            journal = self.leave_out(base, search.left_out, DIED, given) if search else base
+
+    def are_active(self, names: Iterable[str], journal: Journal) -> bool:
+        return not read_registry(self.directory.root, journal.registry).active.keys().isdisjoint(names)
+
+    def suspects(self, journal: Journal) -> list[str]:
+        return newcomers(read_registry(self.directory.root, journal.registry), self.registry.queries)
+
+    def leave_out(self, journal: Journal, names: Iterable[str], reason: str, given: Input) -> Journal:
+        """Journal a further attempt at the step, in which some queries are in quarantine."""
+        newest = self.directory.newest_journal(journal.step)
+        assert newest is not None
+        registry = read_registry(self.directory.root, journal.registry)
+        registry = keep_registry(self.directory, with_quarantined(registry, names, reason, journal.closed_us))
+        attempt = replace(
+            journal,
+            attempt=newest.attempt + 1,
+            registry=registry.version,
+            plan=self.plan_name(registry, journal.tables, journal.units, given) if journal.plan else None,
+            left_out=(*journal.left_out, *names),
+        )
+        if not self.directory.write_journal(attempt):
+            raise self.owner.lost()
+        return attempt
 
     def run(self, journal: Journal, rows: Any) -> Ran:
         if not journal.units and rows is None and not self.closes(journal):
             return Ran([])
-        return self.runner.run(self.setting, journal.step, rows)
+        return self.runner.run(self.setting, journal.key, rows)
 
     def closes(self, journal: Journal) -> bool:
         return journal.ended or (journal.watermark_us is not None and journal.watermark_us != journal.closed_us)
+
+    def planned(
+        self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], given: Input
+    ) -> tuple[Registry, str | None]:
+        """The plan for the queries; those that can't be planned come into quarantine."""
+        while True:
+            try:
+                return registry, self.plan_name(registry, tables, units, given)
+            except QueryFailure as problem:
+                closed_us = self.commit.closed_us if self.commit else None
+                registry = with_quarantined(registry, problem.queries, problem.reason, closed_us)
+                registry = keep_registry(self.directory, registry)
 
     def plan_name(
         self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], given: Input
     ) -> str | None:
         sampled = given.sample or (lambda: self.sample_of(units, registry.version))
-        plan = self.planner.plan_for(registry.values, self.changes.rows_of(tables), sampled)
-        if plan is None and not registry.queries and self.inbox is not None:
+        with failures_named(registry.active):
+            plan = self.planner.plan_for(registry.active, self.changes.rows_of(tables), sampled)
+        if plan is None and not registry.active and self.inbox is not None:
             plan = NOTHING
         if plan is None:
             return None
@@ -283,7 +346,7 @@ class Stepper:
 
     def committed(self, journal: Journal, ran: Ran) -> Commit:
         """The state after the step, if no row of it was lost."""
-        step = step_of(self.setting, journal.step)
+        step = step_of(self.setting, journal.key)
         vars(step)["before"] = self.commit  # it need not be read again
         outcome = Outcome(step, ran.reduced)
         check_conserved(journal, outcome.counted, ran.dataframe_rows)
@@ -309,7 +372,7 @@ class Stepper:
             changed |= {*self.marks.write(commit), *show_results(self.setting.results, commit.results)}
         self.wait_for_disk = begin_sync(changed)
         self.finished_us = ENDED_US if commit.ended else commit.closed_us
-        journal = self.directory.journal(commit.step)
+        journal = self.directory.journal(commit.step, commit.attempt)
         if journal is not None and self.inbox is not None:
             self.inbox.forget(journal.frames)
             self.publish(commit)
@@ -333,6 +396,8 @@ class Stepper:
         told: dict[str, Any] = {"version": commit.registry, "step": commit.step}
         registered = read_registry(self.directory.root, commit.registry).queries.get(name)
         state = commit.queries.get(name)
+        if registered is not None and registered.quarantine is not None:
+            return {**told, "quarantine": registered.quarantine}
         if registered is not None and state is not None and state.after_us is not None:
             coming = outlook(self.directory, commit, registered.query, state)
             told |= coming.document() if coming else {}
@@ -343,6 +408,14 @@ class Stepper:
             self.wait_for_disk()
         finally:
             self.owner.close()
+
+
+def report_quarantine(before: Registry, after: Registry) -> None:
+    """Log which queries came into quarantine with a step, and why."""
+    for name, each in after.queries.items():
+        known = before.queries.get(name)
+        if each.quarantine is not None and (known is None or known.quarantine is None):
+            LOG.warning("query %s is in quarantine: %s", printable(name), printable(each.quarantine))
 
 
 def tell_of_files(journal: Journal, commit: Commit) -> None:

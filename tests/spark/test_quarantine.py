@@ -1,0 +1,234 @@
+"""One query must not stop the others: it comes into quarantine, and the others' results are those without it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headrace
+from headrace.model.errors import QueryFailure
+from headrace.spark.context import Setting, step_of
+from headrace.spark.local import InProcess
+from headrace.spark.quarantine import Bisection
+from headrace.spark.records import Attempt
+from headrace.spark.registry import answer_to, ask
+from headrace.spark.stepping import Input, Ran, Stepper
+from tests.spark.files import QUERIES, batches, check_results, make_stepper, write_input
+from tests.spark.test_engine import engine_over
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STEPS = 8
+WIDE = "SELECT t, k, count(*) AS n FROM r [RANGE '6 s' SLIDE '1 s'] GROUP BY t, k"
+
+
+@pytest.fixture(autouse=True)
+def _without_sync() -> Iterator[None]:
+    with patch("os.fsync"):
+        yield
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for number, rows in enumerate(batches(STEPS)):
+        write_input(tmp_path / "input", rows, number)
+    return tmp_path
+
+
+def run_to_end(stepper: Stepper) -> None:
+    while stepper.step(Input(ended=stepper.number > STEPS)) is not None:
+        pass
+    stepper.close()
+
+
+def quarantined(stepper: Stepper) -> dict[str, str]:
+    return {name: each.quarantine for name, each in stepper.registry.queries.items() if each.quarantine}
+
+
+def check_others(root: Path) -> None:
+    """The queries that were there first; `later`, which the helper knows too, is given what it expects."""
+    with patch("tests.spark.files.LATER", {}):
+        check_results(root, STEPS)
+
+
+def test_a_query_with_too_many_rows_leaves_the_others_alone(root: Path) -> None:
+    stepper = make_stepper(root)
+    stepper.setting = replace(stepper.setting, max_result_rows=20)
+    stepper.step(Input())
+    request = ask(stepper.directory, "add", "wide", WIDE)
+    for _ in range(5):
+        stepper.step(Input())
+    assert stepper.commit is not None
+    assert "20" in quarantined(stepper)["wide"]
+    answer = answer_to(stepper.directory, request)
+    assert answer is not None
+    assert "refused" not in answer
+    assert make_is_stable(stepper)
+    run_to_end(stepper)
+    check_others(root)
+
+
+def make_is_stable(stepper: Stepper) -> bool:
+    """Once in quarantine a query is left out at once: no further attempt is needed."""
+    commit = stepper.step(Input())
+    return commit is not None and commit.attempt == 0
+
+
+def test_a_commit_names_its_attempt_and_a_restart_knows_it(root: Path) -> None:
+    stepper = make_stepper(root)
+    stepper.setting = replace(stepper.setting, max_result_rows=20)
+    ask(stepper.directory, "add", "wide", WIDE)
+    for _ in range(STEPS):
+        commit = stepper.step(Input())
+        if quarantined(stepper):
+            break
+    assert commit is not None
+    assert commit.attempt == 1
+    journal = stepper.directory.journal(*Attempt(commit.step, 1))
+    assert journal is not None
+    assert journal.left_out == ("wide",)
+    stepper.close()
+    again = make_stepper(root)
+    assert quarantined(again).keys() == {"wide"}
+    run_to_end(again)
+    check_others(root)
+
+
+def test_a_query_that_is_resumed_joins_again(root: Path) -> None:
+    stepper = make_stepper(root)
+    limited = replace(stepper.setting, max_result_rows=20)
+    whole, stepper.setting = stepper.setting, limited
+    ask(stepper.directory, "add", "wide", WIDE)
+    for _ in range(STEPS):
+        stepper.step(Input())
+        if quarantined(stepper):
+            break
+    before = stepper.registry.queries["wide"]
+    stepper.setting = whole
+    good, bad = ask(stepper.directory, "resume", "wide"), ask(stepper.directory, "resume", "counts")
+    stepper.step(Input())
+    answers: list[Any] = [answer_to(stepper.directory, request) for request in (good, bad)]
+    assert "start_us" in answers[0]
+    assert answers[1]["code"] == "not-quarantined"
+    after = stepper.registry.queries["wide"]
+    assert (after.quarantine, after.generation > before.generation) == (None, True)
+    run_to_end(stepper)
+    rows = [row for path in (root / "results" / "wide").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    assert rows
+    assert all(row["n"] >= 1 for row in rows)
+    check_others(root)
+
+
+def test_an_expression_that_fails_takes_its_queries_with_it(root: Path) -> None:
+    """In level 1, where the expression is evaluated once for all queries that use it."""
+    from headrace.kernel.answering import Reader
+
+    chunks = Reader.chunks
+    sql = "SELECT count(*) AS n FROM r [RANGE '2 s'] WHERE v * 7 > 3"
+    stepper = make_stepper(root)
+    stepper.step(Input())
+    for name in ("seven", "sevens"):
+        ask(stepper.directory, "add", name, sql)
+
+    def failing(reader: Reader, *given: Any) -> Any:
+        if names := [name for name in reader.queries if name.startswith("seven")]:
+            raise QueryFailure(names, "v * 7: it is too much")
+        return chunks(reader, *given)
+
+    with patch.object(Reader, "chunks", failing):
+        run_to_end(stepper)
+    assert quarantined(stepper) == dict.fromkeys(("seven", "sevens"), "v * 7: it is too much")
+    check_others(root)
+
+
+class Mortal(InProcess):
+    """A runner whose workers die when certain queries are answered together with rows."""
+
+    def __init__(self, poison: set[str]) -> None:
+        super().__init__(2)
+        self.poison = poison
+        self.attempts = 0
+
+    def run(self, setting: Setting, step: Attempt, rows: Any) -> Ran:
+        self.attempts += 1
+        if not self.poison.isdisjoint(step_of(setting, step).registry.active):
+            raise MemoryError("Python worker exited unexpectedly (crashed)")
+        return super().run(setting, step, rows)
+
+
+@pytest.mark.parametrize("poison", [{"n0"}, {"n4"}, {"n2", "n3"}, {"n0", "n1", "n2", "n3", "n4"}])
+def test_a_worker_that_dies_is_blamed_on_those_who_came(root: Path, poison: set[str]) -> None:
+    stepper = make_stepper(root)
+    stepper.step(Input())
+    stepper.runner = Mortal(poison)
+    for number in range(5):
+        ask(stepper.directory, "add", f"n{number}", f"SELECT count(*) AS n FROM r [RANGE '{number + 2} s']")
+    stepper.step(Input())
+    assert quarantined(stepper).keys() == poison
+    run_to_end(stepper)
+    check_others(root)
+
+
+def test_a_worker_that_dies_of_an_old_query_ends_the_run(root: Path) -> None:
+    stepper = make_stepper(root)
+    stepper.step(Input())
+    stepper.runner = Mortal(set(QUERIES))
+    with pytest.raises(MemoryError):
+        stepper.step(Input())
+    stepper.close()
+    run_to_end(make_stepper(root))
+    check_others(root)
+
+
+@settings(max_examples=200)
+@given(count=st.integers(1, 12), poison=st.sets(st.integers(0, 11), min_size=1))
+def test_bisection_finds_the_guilty_and_nobody_else(count: int, poison: set[int]) -> None:
+    names = [str(number) for number in range(count)]
+    guilty = {str(number) for number in poison if number < count}
+    if not guilty:
+        return
+    search, attempts = Bisection(names), 0
+    while True:
+        attempts += 1
+        assert attempts <= 4 * count + 4
+        if guilty <= set(search.left_out):
+            if search.succeeded():
+                break
+        else:
+            assert search.failed()
+    assert set(search.left_out) == guilty
+
+
+def test_a_query_whose_workers_die_on_spark(spark: SparkSession, root: Path) -> None:
+    """The worker ends itself when the function is called; the run goes on without the query."""
+
+    @headrace.user_function(parameters=["BIGINT"], returns="BIGINT")
+    def die(value: int) -> int:
+        os._exit(13 + 0 * value)
+
+    engine = engine_over(spark, root, reducers=2, step_bytes=1)
+    engine.stream("r", root / "input")
+    engine.functions([die])
+    for name, sql in QUERIES.items():
+        engine.add(name, sql)
+    run = engine.run()
+    stepper = run.pipelines[0].stepper
+    stepper.step(Input())
+    ask(stepper.directory, "add", "deadly", "SELECT sum(die(v)) AS n FROM r [RANGE '2 s']")
+    ask(stepper.directory, "add", "harmless", "SELECT count(*) AS n FROM r [RANGE '2 s']")
+    stepper.planner.sample = None  # type: ignore[attr-defined]
+    while stepper.step(Input(ended=stepper.number > STEPS)) is not None:
+        pass
+    assert quarantined(stepper).keys() == {"deadly"}
+    run.stop()
+    check_others(root)
