@@ -4,6 +4,8 @@ UV ?= uv
 PYTEST_FLAGS ?=
 WORKERS ?= auto
 LOCK_FLAGS ?=
+# E.g. make chaos CHAOS_FLAGS="--rounds 20 --seed 7"
+CHAOS_FLAGS ?= --rounds 200 --seed 1
 
 BIN := .venv/bin
 INSTALLED := .venv/installed
@@ -13,7 +15,7 @@ COMPILE_LOCK = $(UV) pip compile --quiet --universal --python-version 3.11 --for
 .DEFAULT_GOAL := help
 # The checks of the tools come before what needs the tools, even with -j.
 .NOTPARALLEL:
-.PHONY: help setup demo test test-fast test-slow lint lock check-java
+.PHONY: help setup demo test test-fast test-slow chaos lint lock check-java
 
 help: ## show this
 	@echo "Headrace needs Python 3.11 to 3.13 and Java 17 or 21; everything else goes into .venv."
@@ -36,6 +38,9 @@ test-fast: $(INSTALLED) ## only the tests that need no Java
 
 test-slow: check-java $(INSTALLED) ## only the slow tests
 	$(BIN)/pytest -n $(WORKERS) -m slow $(PYTEST_FLAGS)
+
+chaos: check-java $(INSTALLED) ## kill a running job 200 times and check its results: about an hour
+	$(BIN)/python -m tests.faults.chaos $(CHAOS_FLAGS)
 
 lint: $(INSTALLED) ## style, types and the import contract
 	$(BIN)/ruff check
