@@ -170,3 +170,17 @@ def test_orders_for_another_stream_are_not_followed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no orders") as problem:
         make_agent(tmp_path, pace=replace(QUICK, patience_s=0.1)).run()
     assert "for stream other" in (problem.value.detail or "")
+
+
+def test_files_that_vanish_and_come_back_are_not_read_again(tmp_path: Path) -> None:
+    """As when a disk is unmounted between two starts: what is settled remembers them for a week."""
+    upper(tmp_path).publish(FORWARD)
+    write_files(tmp_path, 3)
+    make_agent(tmp_path).run()
+    (tmp_path / "input").rename(tmp_path / "unmounted")
+    write_files(tmp_path, 4, first=3)
+    make_agent(tmp_path).run()
+    for path in (tmp_path / "unmounted").iterdir():
+        path.rename(tmp_path / "input" / path.name)
+    make_agent(tmp_path).run()
+    assert in_any_order(rows_in(received(tmp_path))) == in_any_order(sent_rows(4))

@@ -84,7 +84,8 @@ def test_frames_are_deleted_in_groups(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_files_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+def test_files_that_are_gone_are_forgotten_after_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.spark.seen.ABSENT_US", 0)
     spool = opened(tmp_path)
     for number in (1, 2, 3):
         add(spool, number)

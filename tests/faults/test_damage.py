@@ -32,7 +32,7 @@ from tests.edge.agents import EDGE, QUICK, barred, write_files
 from tests.edge.test_relay import ROWS as RELAY_ROWS
 from tests.edge.test_relay import Place, check_all_arrived
 from tests.edge.test_relay import sent as relay_frames
-from tests.faults.damage import Case, Matrix, Subject, kind_of, run_cases
+from tests.faults.damage import Case, Matrix, Subject, run_cases
 from tests.oracle.test_kernel import check
 from tests.spark.files import CATALOG, LATER, QUERIES, batches, expected, in_order, make_stepper, write_input
 from tests.spark.stories import read_results
@@ -302,29 +302,15 @@ SUBJECTS: dict[str, Subject] = {
 }
 
 
-UNREPAIRED = {
-    ("relay", "plans/*.json"): "read without its checksum",
-    ("root of edges", "state/frames/north~*~*.frame"): "the error does not name the file, or is not ours",
-}
-"""Files whose damage ends in an error that is not clear yet. None of them may give another result."""
-
-
-def is_unrepaired(case: Case, outcome: str) -> bool:
-    return (case.subject, kind_of(case.file)) in UNREPAIRED and not outcome.startswith("wrong: AssertionError")
-
-
-def check_cases(matrix: Matrix, cases: Iterable[Case]) -> dict[Case, str]:
-    """The outcomes that are known to be unclear."""
+def check_cases(matrix: Matrix, cases: Iterable[Case]) -> None:
     outcomes = dict(run_cases(matrix, cases))
     for case, outcome in outcomes.items():
         if "/inbox/" in case.file and outcome == "detected":
             outcomes[case] = "wrong: one request stops the run"
     print(f"seed {matrix.seed}: {Counter(outcome.partition(':')[0] for outcome in outcomes.values())}")
     wrong = {case: outcome for case, outcome in outcomes.items() if outcome.startswith("wrong")}
-    unclear = {case: outcome for case, outcome in wrong.items() if is_unrepaired(case, outcome)}
-    found = "\n".join(f"{case}: {outcome}" for case, outcome in wrong.items() if case not in unclear)
-    assert not found, f"{len(wrong) - len(unclear)} of {len(outcomes)}, seed {matrix.seed}:\n{found}"
-    return unclear
+    found = "\n".join(f"{case}: {outcome}" for case, outcome in wrong.items())
+    assert not found, f"{len(wrong)} of {len(outcomes)}, seed {matrix.seed}:\n{found}"
 
 
 def test_damage_is_noticed_or_harmless(tmp_path: Path) -> None:
@@ -336,6 +322,4 @@ def test_damage_is_noticed_or_harmless(tmp_path: Path) -> None:
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_any_damage_is_noticed_or_harmless(subject: str, tmp_path: Path) -> None:
     matrix = Matrix(tmp_path, {subject: SUBJECTS[subject]}, SEED)
-    unclear = check_cases(matrix, matrix.cases())
-    repaired = {mark for mark in UNREPAIRED if mark[0] == subject} - {(subject, kind_of(case.file)) for case in unclear}
-    assert not repaired, "these are clear now: they need no mark"
+    check_cases(matrix, matrix.cases())

@@ -15,7 +15,7 @@ from headrace.edge.frames import Position, is_count, is_name, is_plain, is_text,
 from headrace.edge.ledger import BEGINNING
 from headrace.spark.disk import digest
 from headrace.spark.inputs import InputFile
-from headrace.spark.seen import Look
+from headrace.spark.seen import Look, remembered_absent
 
 
 class Reading(NamedTuple):
@@ -81,6 +81,8 @@ class Known:
     partitions: Mapping[str, int] = field(default_factory=dict)
     files: Mapping[str, Look] = field(default_factory=dict)
     reading: Reading | None = None
+    absent_us: Mapping[str, int] = field(default_factory=dict)
+    """Since when files that were read are known to be gone: they may come back, and must not be read again then."""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -100,8 +102,10 @@ class Known:
         )
 
     def with_files(self, present: Collection[str]) -> Known:
-        """Without the files that are gone."""
-        return replace(self, files={path: look for path, look in self.files.items() if path in present})
+        """Without the files that are gone for long."""
+        absent_us = remembered_absent(self.files, self.absent_us, present, self.clock_us or 0)
+        files = {path: look for path, look in self.files.items() if path in present or path in absent_us}
+        return replace(self, files=files, absent_us=absent_us)
 
 
 def looks(files: Collection[InputFile]) -> dict[str, Look]:
@@ -121,7 +125,9 @@ def record_from(document: Any) -> Record:
 
 
 def known_from(document: Any) -> Known:
-    """Raise a ValueError if it is not what was known."""
+    """Raise a ValueError if it is not what was known. In version 0.1 files that were gone were forgotten."""
+    if isinstance(document, dict):
+        document = {"absent_us": {}, **document}
     check_fields(document, KNOWN)
     files = {path: Look(*look) for path, look in document["files"].items()}
     return Known(**{**document, "files": files, "reading": reading_from(document["reading"])})
@@ -191,4 +197,5 @@ KNOWN: Mapping[str, Check] = {
         isinstance(value, dict)
         and all(is_path(path) and is_row_of(look, is_count, is_number) for path, look in value.items())
     ),
+    "absent_us": lambda value: isinstance(value, dict) and all(map(is_number, value.values())),
 }

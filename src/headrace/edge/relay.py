@@ -43,7 +43,7 @@ from headrace.model.schema import Stream
 from headrace.planner.encoding import decode, digest_of, encode
 from headrace.planner.nodes import Node
 from headrace.planner.plan import Plan
-from headrace.spark.disk import digest, make_folder, write_file
+from headrace.spark.disk import DamagedError, digest, make_folder, read_file, write_file
 
 MOST_TAKEN_BYTES = MOST_BYTES // 2
 """Of the frames that become one, unless one of them is larger."""
@@ -71,7 +71,10 @@ class Plans:
     def find(self, name: str) -> Plan | None:
         path = self.folder / f"{name}.json"
         if name not in self.known and path.exists():
-            self.known[name] = decode(path.read_text())
+            text = read_file(path).decode("utf-8", "replace")
+            if digest_of(text) != name:
+                raise DamagedError(path, "is damaged: it has another checksum than when it was written")
+            self.known[name] = decode(text)
         return self.known.get(name)
 
     def forget_old(self, needed: Collection[str | None]) -> None:

@@ -191,7 +191,7 @@ class Spool:
             self.changed.notify_all()
 
     def settle(self, present: Collection[str] | None, *, at_once: bool = False) -> None:
-        """Delete frames that the upper side has. Files of the source that are not present need not be remembered."""
+        """Delete frames that the upper side has. Files that are not present are forgotten after a time."""
         with self.changed:
             done = self.sent if at_once or len(self.sent) >= SETTLED_EVERY else []
             self.sent = self.sent[len(done) :]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.edge.checking import check_partials, check_rows
-from headrace.edge.frames import Frame, from_bytes
+from headrace.edge.frames import Frame, FrameError, from_bytes
 from headrace.kernel.answering import Reader, Run
 from headrace.kernel.computing import BUDGET_BYTES, level_one
 from headrace.kernel.failures import failures_named
@@ -26,7 +26,7 @@ from headrace.model.arrow import arrow_type, for_people, one_array
 from headrace.model.schema import Stream
 from headrace.model.types import TIMESTAMP
 from headrace.spark.context import Setting, Step, needed_columns, reader_of, step_of
-from headrace.spark.disk import begin_sync
+from headrace.spark.disk import DamagedError, begin_sync, read_file
 from headrace.spark.edges import frame_at
 from headrace.spark.inputs import BadFile, Rows, Unit, read
 from headrace.spark.records import Attempt, ResultFile, Totals, UnitRead, result_files
@@ -127,7 +127,7 @@ def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iter
                 raise BadFile(bad.path, bad.problem, bad.detail, BEGUN) from None
             problem = bad.reason
     else:
-        frame = from_bytes(Path(unit.path).read_bytes())
+        frame = kept_frame(Path(unit.path))
         found = sum(table.num_rows for table in frame.tables)
         if frame.header.plan is None:
             yield from (Rows(table, is_from_edge=True) for table in check_rows(frame, step.setting.declared))
@@ -135,6 +135,14 @@ def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iter
             partials.append(frame)
             is_partials = True
     task.counted.units.append(UnitRead(place, found, problem, is_partials))
+
+
+def kept_frame(path: Path) -> Frame:
+    """A frame as the state keeps it until its step is committed."""
+    try:
+        return from_bytes(read_file(path))
+    except FrameError as problem:
+        raise DamagedError(path, f"is damaged: {problem.reason}") from None
 
 
 def file_rows(step: Step, unit: Unit) -> Iterator[Rows]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,16 +101,24 @@ class Seen:
         return step
 
     def forget_absent(self, present: Collection[str], clock_us: int) -> None:
-        """Forget names that are gone for long; if there are too many, those that are gone longest."""
-        absent = {path: self.absent_us.get(path, clock_us) for path in self.looks if path not in present}
-        kept = {path: since_us for path, since_us in absent.items() if clock_us - since_us < ABSENT_US}
-        if excess := max(0, len(kept) - MAX_ABSENT):
-            LOG.warning(
-                "%s names of files that are gone were forgotten early: more than %s are gone; should such a file come "
-                "back under its name, it is read again",
-                f"{excess:,}",
-                f"{MAX_ABSENT:,}",
-            )
-            kept = dict(sorted(kept.items(), key=lambda item: (item[1], item[0]))[excess:])
-        self.looks = {path: look for path, look in self.looks.items() if path in present or path in kept}
-        self.absent_us = kept
+        self.absent_us = remembered_absent(self.looks, self.absent_us, present, clock_us)
+        self.looks = {path: look for path, look in self.looks.items() if path in present or path in self.absent_us}
+
+
+def remembered_absent(
+    paths: Iterable[str], absent_us: Mapping[str, int], present: Collection[str], clock_us: int
+) -> dict[str, int]:
+    """The names of files that are gone and still remembered, with the time since when they are known to be: not those
+    that are gone for long, and if there are too many, not those that are gone longest.
+    """
+    absent = {path: absent_us.get(path, clock_us) for path in paths if path not in present}
+    kept = {path: since_us for path, since_us in absent.items() if clock_us - since_us < ABSENT_US}
+    excess = max(0, len(kept) - MAX_ABSENT)
+    if excess:
+        LOG.warning(
+            "%s names of files that are gone were forgotten early: more than %s are gone; should such a file come back "
+            "under its name, it is read again",
+            f"{excess:,}",
+            f"{MAX_ABSENT:,}",
+        )
+    return dict(sorted(kept.items(), key=lambda item: (item[1], item[0]))[excess:])

@@ -88,29 +88,22 @@ def staging_folders(root: Path, folders: Sequence[ResultFolder], commit: Commit)
     return staged | {root / STAGING} if commit.rejected else staged
 
 
-def show_results(folders: Sequence[ResultFolder], files: Sequence[ResultFile]) -> set[Path]:
-    return {
-        shown
-        for place, folder in enumerate(folders)
-        for shown in show(Path(folder.path), [file for file in files if file.folder == place])
-    }
-
-
-def show(root: Path, files: Iterable[ResultFile]) -> set[Path]:
-    """Give committed files their names, if they are what was committed; what has its name already is checked too. The
+def show(places: Iterable[tuple[Path, ResultFile]]) -> set[Path]:
+    """Give committed files their names, if all are what was committed; what has its name already is checked too. The
     folders that changed are returned: these must be synced before the next step is committed, since only the last
     one's files are looked after.
     """
-    folders = set()
-    for file in files:
+    renames = []
+    for root, file in places:
         staged, shown = root / file.staged.name, root / file.name
-        if not staged.exists():
-            if not shown.exists():
-                raise DamagedError(shown, "is missing")
+        if staged.exists():
+            read_file(staged, file.staged.digest)
+            renames.append((staged, shown))
+        elif shown.exists():
             read_file(shown, file.staged.digest)
-            continue
-        read_file(staged, file.staged.digest)
+        else:
+            raise DamagedError(shown, "is missing")
+    for staged, shown in renames:
         with translated(shown):
             os.replace(staged, shown)
-        folders.add(shown.parent)
-    return folders
+    return {shown.parent for _, shown in renames}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from headrace.spark.completeness import outlook
 from headrace.spark.conservation import check_conserved
 from headrace.spark.context import Setting, step_of
 from headrace.spark.directory import Directory, Owner
-from headrace.spark.disk import DamagedError, begin_sync
+from headrace.spark.disk import DamagedError, FullError, begin_sync
 from headrace.spark.edges import Inbox, NewFrames
 from headrace.spark.garbage import collect_garbage, forget_answers, plans_in, sweep
 from headrace.spark.inputs import Unit, list_files
@@ -34,7 +35,7 @@ from headrace.spark.reducing import Reduced
 from headrace.spark.registry import Quotas, Registry, answered, keep_registry, read_registry, requests
 from headrace.spark.result_marks import ResultMarks
 from headrace.spark.seen import Seen
-from headrace.spark.staging import show, show_results, staging_folders
+from headrace.spark.staging import show, staging_folders
 from headrace.spark.taking import STEP_BYTES, Upstream, check_unchanged, new_files, sample_of
 from headrace.spark.time import ENDED_US, later, moved_watermark
 from headrace.windows import instances_ending
@@ -173,7 +174,11 @@ class Stepper:
         begin_sync(staging_folders(self.directory.root, self.setting.results, commit))()
         known = self.registry
         self.commit = commit = self.owner.write_commit(commit)
-        self.finish(commit)
+        try:
+            self.finish(commit)
+        except FullError:
+            self.owner.check_held()  # a new owner sweeps what this one was writing
+            raise
         report_quarantine(known, self.registry)
         tell_of_files(journal, commit)
         return commit
@@ -367,10 +372,12 @@ class Stepper:
         if commit is None:
             return
         self.directory.note_commit(commit.step)
-        changed = show(self.directory.root, commit.rejected)
+        files = [(self.directory.root, file) for file in commit.rejected]
+        marks: list[Path] = []
         if shows:
-            changed |= {*self.marks.write(commit), *show_results(self.setting.results, commit.results)}
-        self.wait_for_disk = begin_sync(changed)
+            marks = list(self.marks.write(commit))
+            files += [(Path(self.setting.results[file.folder].path), file) for file in commit.results]
+        self.wait_for_disk = begin_sync({*marks, *show(files)})
         self.finished_us = ENDED_US if commit.ended else commit.closed_us
         journal = self.directory.journal(commit.step, commit.attempt)
         if journal is not None and self.inbox is not None:
