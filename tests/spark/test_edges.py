@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 from uuid import uuid4
 
 import pyarrow as pa
@@ -404,6 +405,27 @@ def test_edges_that_lack_a_query_hold_it_back_and_their_plans_are_kept(root: Roo
     assert commit is not None
     assert holding_back(root.directory, commit, registry) == {}
     assert commit.plans == (commit.plan,)
+
+
+def test_an_edge_that_names_its_plan_as_a_newer_version_does(root: Root) -> None:
+    """Root and edges are updated together: the plan has another name then, and frames come under that."""
+    edge = edge_of(root, "east", rows_at(*range(20)))
+    with patch("headrace.planner.encoding.VERSION", 3):
+        root.deliver([sent(root, edge, 2), sent(root, edge_of(root, "west", []), 0)])
+        root.step()
+        root.step()
+    before = root.stepper.commit
+    assert before is not None
+    root.restart()
+    edge.poll(root.exchange.orders())
+    root.deliver(edge_frames(root, edge))
+    for _ in range(3):
+        root.step()
+    commit = root.stepper.commit
+    assert commit is not None
+    assert commit.plan != before.plan
+    assert commit.totals.rows > before.totals.rows
+    assert not list(root.exchange.waiting())
 
 
 def edge_frames(root: Root, edge: Edge) -> list[Frame]:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace
+from headrace.kernel import closing as closing_module
 from headrace.model.errors import QueryFailure
 from headrace.spark.context import Setting, step_of
 from headrace.spark.local import InProcess
@@ -148,6 +149,32 @@ def test_an_expression_that_fails_takes_its_queries_with_it(root: Path) -> None:
     with patch.object(Reader, "chunks", failing):
         run_to_end(stepper)
     assert quarantined(stepper) == dict.fromkeys(("seven", "sevens"), "v * 7: it is too much")
+    check_others(root)
+
+
+def test_a_slow_query_is_left_out_from_the_next_step_on(root: Path) -> None:
+    """The clock of the reducers runs a minute for every window of the query that is closed."""
+    stepper = make_stepper(root)
+    ask(stepper.directory, "add", "slow", "SELECT count(*) AS n FROM r [RANGE '2 s']")
+    now_s = 0.0
+    close = closing_module.close
+
+    def closing(query: Any, *given: Any, **named: Any) -> Any:
+        nonlocal now_s
+        closed = close(query, *given, **named)
+        now_s += 61.0 * closed.windows if query.window.range_us == 2_000_000 else 0.0
+        return closed
+
+    commits = []
+    with (
+        patch("headrace.spark.reducing.close", closing),
+        patch("headrace.spark.reducing.time.monotonic", lambda: now_s),
+    ):
+        while (commit := stepper.step(Input(ended=stepper.number > STEPS))) is not None:
+            commits.append(commit)
+    stepper.close()
+    assert "60 s are allowed" in quarantined(stepper)["slow"]
+    assert {commit.attempt for commit in commits} == {0}, "no step was run again"
     check_others(root)
 
 

@@ -127,6 +127,7 @@ QUOTAS: Mapping[str, Key] = {
     "queries": Key(at_least(1)),
     "state_bytes": Key(at_least(1)),
     "groups": Key(at_least(1)),
+    "seconds": Key(at_least(1)),
 }
 
 

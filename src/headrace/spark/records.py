@@ -252,6 +252,8 @@ class Manifest:
     compacted: bool
     results: tuple[ResultFile, ...]
     queries: Mapping[str, QueryState]
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of queries whose windows took long to close."""
 
 
 def journal_from(document: Mapping[str, Any]) -> Journal:
@@ -287,6 +289,7 @@ def manifest_from(document: Mapping[str, Any]) -> Manifest:
         document["compacted"],
         result_files(document["results"]),
         query_states(document["queries"]),
+        document["seconds"],
     )
 
 

@@ -5,6 +5,7 @@ A reducer owns its groups, so it needs no other reducer to answer for them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -48,6 +49,8 @@ from headrace.windows import bounds_of, instances_ending
 MOST_FILES = 16
 """So many slice files of a reducer are put together into one."""
 ORDER = "__order_"
+LONG_S = 1.0
+"""Seconds to close the windows of a query that are worth a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def reduce_step(setting: Setting, attempt: Attempt, reducer: int, pieces: Iterab
     results, wait = closing.staged()
     files, is_compacted = store(step, reducer, mine, kept, new)
     wait()
-    return Reduced(Manifest(reducer, tuple(files), is_compacted, results, closing.states), new.counted)
+    return Reduced(Manifest(reducer, tuple(files), is_compacted, results, closing.states, closing.seconds), new.counted)
 
 
 class Received:
@@ -152,6 +155,7 @@ class Closing:
         self.step = step
         self.reducer = reducer
         self.states: dict[str, QueryState] = {}
+        self.seconds: dict[str, float] = {}
         self.found: dict[tuple[str, int], list[Closed]] = {}
         self.queries: dict[tuple[str, int], Query] = {}
 
@@ -171,8 +175,11 @@ class Closing:
             unknown = [*gathered.missed, *state.missed, *lost]
             functions, zone = setting.catalog.functions, setting.declared.zone
             known = query, gathered.parts, unknown, functions, zone, setting.max_empty, due, gathered.foreign
+            begun_s = time.monotonic()
             with failures_of(name):
                 closed = close(*known, max_rows=setting.max_result_rows)
+            if (taken_s := time.monotonic() - begun_s) >= LONG_S:
+                self.seconds[name] = self.seconds.get(name, 0.0) + taken_s
             after = moved(state, closed)
             if not query.group_by:
                 after = with_skipped(query.window, after, due, Unknown(unknown, gathered.foreign))

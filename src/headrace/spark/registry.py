@@ -95,6 +95,8 @@ class Quotas:
     state_bytes: int = 16 << 30
     groups: int = 10_000_000
     """Of one query, by the estimate from a sample when it is added."""
+    seconds: float = 60.0
+    """Of one query and step, to close its windows; beyond, it comes into quarantine with the next step."""
 
 
 def applied(registry: Registry, request: Request, query: Query | None, quotas: Quotas) -> Registry:

@@ -17,6 +17,7 @@ from headrace.edge.ledger import from_json, to_json
 from headrace.kernel.failures import failures_named
 from headrace.model.errors import QueryFailure, UsageError, printable
 from headrace.planner.cost import FOR_EDGES
+from headrace.planner.encoding import digest_of, encode
 from headrace.planner.plan import Plan
 from headrace.spark.changing import Changes
 from headrace.spark.committing import Outcome
@@ -101,6 +102,8 @@ class Stepper:
         self.waiting = NewFrames()
         self.finished_us: int | None = None
         self.wait_for_disk: Callable[[], None] = lambda: None
+        self.seconds: dict[str, float] = {}
+        """What the step before took to close the windows of queries, of those that took long."""
         self.directory: Directory = setting.directory
         self.marks = ResultMarks(self.directory, setting.results, reset=reset_results)
         self.owner = Owner(self.directory, take_over=take_over)
@@ -117,7 +120,9 @@ class Stepper:
         is_reset = self.marks.check(self.commit)
         self.seen = Seen(self.directory, self.commit)
         plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
-        self.kept_plan: tuple[Plan | None, str] = plan, self.commit.plan or "" if self.commit else ""
+        self.kept_plan: tuple[Plan | None, str] = None, ""
+        if plan is not None and self.commit and digest_of(encode(plan)) == self.commit.plan:
+            self.kept_plan = plan, self.commit.plan
         constants = FOR_EDGES if inbox is not None else None
         self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.active, constants)
         begun = self.pending or self.commit
@@ -167,6 +172,9 @@ class Stepper:
         except DamagedError:
             self.owner.check_held()  # a new owner deletes what this one still looks for
             raise
+        for each in ran.reduced:
+            for name, taken_s in each.manifest.seconds.items():
+                self.seconds[name] = max(taken_s, self.seconds.get(name, 0.0))
         rows = sum(each.counted.totals.rows for each in ran.reduced)
         if rows:
             self.planner.observe(rows, sum(each.counted.node_rows for each in ran.reduced))
@@ -188,6 +196,7 @@ class Stepper:
         before = self.commit
         state_bytes = sum(file.file.bytes for file in before.slices) if before else 0
         registry, taken = self.changes.take(self.registry, state_bytes)
+        registry = self.without_slow(registry)
         tables = dict(self.changes.tables)
         upstream_us = self.upstream.closed_us() if self.upstream else None
         taken_in = new_files(self.setting, self.seen, self.step_bytes, self.upstream, upstream_us)
@@ -227,12 +236,24 @@ class Stepper:
         ends = journal.ended and not (before is not None and before.ended)
         changes = registry.version != (before.registry if before else 0)
         comes = has_rows or files or new.frames or taken_in.changed or taken
-        if not (comes or changes or ends or self.is_due(journal)):
+        # An edge names a plan as it is encoded today; that of an older version is stored under another name.
+        renames = self.inbox is not None and before is not None and plan != before.plan
+        if not (comes or changes or ends or renames or self.is_due(journal)):
             return None
         if not self.directory.write_journal(journal):
             raise UsageError("state-lost", f"another engine began step {journal.step}")
         self.changes.first = {}
         return journal
+
+    def without_slow(self, registry: Registry) -> Registry:
+        """With queries in quarantine whose windows took too long to close in the step before."""
+        limit_s = self.changes.quotas.seconds
+        for name in [name for name, taken_s in self.seconds.items() if taken_s > limit_s and name in registry.active]:
+            reason = f"its windows took {self.seconds[name]:.0f} s to close in one step, {limit_s:g} s are allowed"
+            closed_us = self.commit.closed_us if self.commit else None
+            registry = keep_registry(self.directory, with_quarantined(registry, [name], reason, closed_us))
+        self.seconds = {}
+        return registry
 
     def has_ended(self, upstream_us: int | None, new: NewFrames) -> bool:
         """Whether nothing more can come from other queries, nor from edges."""
