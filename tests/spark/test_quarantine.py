@@ -253,7 +253,6 @@ def test_a_query_whose_workers_die_on_spark(spark: SparkSession, root: Path) -> 
     stepper.step(Input())
     ask(stepper.directory, "add", "deadly", "SELECT sum(die(v)) AS n FROM r [RANGE '2 s']")
     ask(stepper.directory, "add", "harmless", "SELECT count(*) AS n FROM r [RANGE '2 s']")
-    stepper.planner.sample = None  # type: ignore[attr-defined]
     while stepper.step(Input(ended=stepper.number > STEPS)) is not None:
         pass
     assert quarantined(stepper).keys() == {"deadly"}
