@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,13 +17,16 @@ import pytest
 
 from headrace.model.errors import UsageError
 from headrace.spark import directory as directories
-from headrace.spark.directory import LostOwnershipError
+from headrace.spark.context import ResultFolder, Setting
+from headrace.spark.directory import LostOwnershipError, prepare
 from headrace.spark.disk import DamagedError, FullError, create_file, to_record
 from headrace.spark.garbage import collect_garbage
+from headrace.spark.inputs import Source
+from headrace.spark.local import InProcess
 from headrace.spark.registry import answer_to, ask, read_registry
 from headrace.spark.stepping import Input, Stepper
-from headrace.sql import parse_query
-from tests.spark.files import CATALOG, batches, check_results, make_stepper, run_all, write_input
+from headrace.sql import format_stream, parse_query
+from tests.spark.files import CATALOG, QUERIES, batches, check_results, make_stepper, run_all, write_input
 
 STEPS = 5
 
@@ -140,6 +144,67 @@ def test_results_without_a_mark_are_adopted_once(root: Path) -> None:
         mark.unlink()
     run_all(root)
     check_results(root, STEPS)
+
+
+def stepper_of(root: Path, place: str, **options: Any) -> Stepper:
+    """One of several streams of a job that show their results in one folder."""
+    stream = CATALOG.streams[0]
+    directory = prepare(root / "job" / place, format_stream(stream), 2)
+    source, folders = Source(str(root / "input")), (ResultFolder(str(root / "results"), "parquet"),)
+    setting = Setting(uuid4().hex, str(directory.root), 2, CATALOG, "r", source, folders)
+    stepper = Stepper(setting, InProcess(2), step_bytes=1, **options)
+    if stepper.commit is None:
+        stepper.changes.register({f"{place}_{name}": (sql, parse_query(sql, CATALOG)) for name, sql in QUERIES.items()})
+    return stepper
+
+
+def test_streams_that_share_a_folder_leave_each_others_results_alone(root: Path) -> None:
+    """One is killed behind its commit; the other is further, and sweeps and collects garbage first."""
+    first, second = stepper_of(root, "a"), stepper_of(root, "b")
+    for _ in range(4):
+        first.step(Input())
+    for _ in range(2):
+        second.step(Input())
+    with patch.object(Stepper, "finish", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        second.step(Input())
+    first.step(Input())
+    first.close()
+    second.close()
+    committed = second.directory.last_commit()
+    assert committed is not None
+    assert committed.results
+    stepper_of(root, "a").close()
+    stepper_of(root, "b").close()
+    assert all((root / "results" / file.name).exists() for file in committed.results)
+
+
+def test_a_folder_of_several_streams_is_moved_aside_once(root: Path) -> None:
+    """As after an older copy of the whole state was restored."""
+    places = ("a", "b")
+    for place in places:
+        stepper = stepper_of(root, place)
+        for _ in range(3):
+            stepper.step(Input())
+        stepper.close()
+    shutil.copytree(root / "job", root / "copy")
+    for place in places:
+        stepper = stepper_of(root, place)
+        while stepper.step(Input(ended=True)) is not None:
+            pass
+        stepper.close()
+    shutil.rmtree(root / "job")
+    (root / "copy").rename(root / "job")
+    for place in places:
+        with pytest.raises(UsageError, match="of a later step"):
+            stepper_of(root, place)
+    for place in places:
+        stepper_of(root, place, reset_results=True).close()
+    assert len(list(root.glob("results.old-*"))) == 1
+    for place in places:
+        stepper = stepper_of(root, place)
+        while stepper.step(Input(ended=True)) is not None:
+            pass
+        stepper.close()
 
 
 # Zombies
@@ -308,7 +373,7 @@ def test_no_hidden_files_are_left_after_a_commit(root: Path) -> None:
         live = {root / "state" / file.file.name for file in stepper.commit.slices} if stepper.commit else set()
         assert {path for path in (root / "state" / "slices").rglob("*") if path.is_file()} == live
         assert not [path for path in root.rglob("*.staged") if path.is_file()]
-        assert not list(root.rglob(".staged/*"))
+        assert not [path for path in root.rglob(".staged/*/*") if path.is_file()]
     stepper.close()
 
 
@@ -339,7 +404,7 @@ def test_names_are_on_the_disk_before_the_record_that_needs_them(tmp_path: Path)
     )
     assert {"synced .", "synced state"} <= set(events[:first])
     before = events[events.index(f"made state/journal/{stepper.commit.step:09}.json") : last]
-    assert {"synced results", "synced results/.staged"} <= set(before)
-    assert before.index("synced results/.staged") > max(
-        place for place, event in enumerate(before) if event.startswith("synced results/.staged/")
+    assert {"synced results", "synced results/.staged/state"} <= set(before)
+    assert before.index("synced results/.staged/state") > max(
+        place for place, event in enumerate(before) if event.startswith("synced results/.staged/state/")
     )

@@ -97,7 +97,7 @@ def test_a_commit_names_its_attempt_and_a_restart_knows_it(root: Path) -> None:
     assert commit.attempt == 1
     journal = stepper.directory.journal(*Attempt(commit.step, 1))
     assert journal is not None
-    assert journal.left_out == ("wide",)
+    assert [name for name, _ in journal.left_out] == ["wide"]
     stepper.close()
     again = make_stepper(root)
     assert quarantined(again).keys() == {"wide"}
@@ -202,6 +202,49 @@ def test_a_worker_that_dies_is_blamed_on_those_who_came(root: Path, poison: set[
         ask(stepper.directory, "add", f"n{number}", f"SELECT count(*) AS n FROM r [RANGE '{number + 2} s']")
     stepper.step(Input())
     assert quarantined(stepper).keys() == poison
+    run_to_end(stepper)
+    check_others(root)
+
+
+def test_an_accident_blames_nobody(root: Path) -> None:
+    """A worker that dies once, and not again."""
+    stepper = make_stepper(root)
+    run = InProcess.run
+    with patch.object(InProcess, "run", side_effect=[MemoryError("once")]), pytest.raises(StopIteration):
+        stepper.step(Input())
+    with patch.object(InProcess, "run", run):
+        run_to_end(stepper)
+    assert not quarantined(stepper)
+    check_others(root)
+
+
+def test_a_crash_in_the_search_blames_nobody(root: Path) -> None:
+    """What a restart runs is the step as it was begun, not one of the trials."""
+    stepper = make_stepper(root)
+    deaths = [MemoryError("a"), MemoryError("b"), KeyboardInterrupt()]
+    with patch.object(InProcess, "run", side_effect=deaths), pytest.raises(KeyboardInterrupt):
+        stepper.step(Input())
+    stepper.close()
+    assert stepper.directory.attempts(1) == 2
+    again = make_stepper(root)
+    run_to_end(again)
+    assert not quarantined(again)
+    check_others(root)
+
+
+@pytest.mark.parametrize("action", ["drop", "replace"])
+def test_a_query_that_leaves_while_its_last_windows_fail(root: Path, action: str) -> None:
+    """Its name may be another's by then, who is not to blame."""
+    stepper = make_stepper(root)
+    ask(stepper.directory, "add", "wide", WIDE)
+    for _ in range(3):
+        stepper.step(Input())
+    ask(stepper.directory, action, "wide", "SELECT count(*) AS n FROM r [RANGE '3 s']" if action == "replace" else "")
+    stepper.setting = replace(stepper.setting, max_result_rows=12)
+    commit = stepper.step(Input())
+    assert commit is not None
+    assert commit.attempt == 1
+    assert not quarantined(stepper)
     run_to_end(stepper)
     check_others(root)
 

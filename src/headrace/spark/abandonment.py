@@ -43,7 +43,7 @@ def abandon_input(directory: Directory, step: int, skew_us: int) -> Journal:
     is_file = any(path not in {str(directory.root / "frames" / frame.name) for frame in frames} for path in gone)
     attempt = replace(
         journal,
-        attempt=journal.attempt + 1,
+        attempt=directory.attempts(step),
         units=tuple(unit for unit in journal.units if unit.path not in gone),
         frames=tuple(frame for frame in journal.frames if frame not in frames),
         quarantined=(*journal.quarantined, *(LeftOut(path, f"{ABANDONED}: {gone[path]}") for path in gone)),

@@ -7,7 +7,7 @@ closed: nothing that ends earlier can come any more.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -26,10 +26,10 @@ from headrace.spark.directory import Beginning, Directory, open_directory, prepa
 from headrace.spark.disk import make_folder
 from headrace.spark.inputs import InputFile
 from headrace.spark.pipeline import Pipeline
-from headrace.spark.records import Commit, QueryState
+from headrace.spark.records import Commit, QueryState, Span
 from headrace.spark.registry import read_registry, requests
 from headrace.spark.stepping import Stepper
-from headrace.spark.time import ENDED_US, later
+from headrace.spark.time import ENDED_US, extent_us, later
 from headrace.sql import format_stream
 from headrace.windows import bounds_of, last_ending
 
@@ -124,6 +124,13 @@ class Results:
         following = bounds_of(derived.window, np.array([last_ending(derived.window, last_us) + 1]))
         return min(finished_us, int(following[1][0]) - 1)
 
+    def lost(self) -> Iterator[Span]:
+        """Windows that meet times of lost rows are not answered; their results would end up to a window later."""
+        assert self.stream.derived is not None
+        for span in self.stepper.commit.spans if self.stepper.commit else ():
+            if not span.plan:
+                yield Span("", span.start_us, min(span.end_us + extent_us(self.stream.derived.window), ENDED_US))
+
     def ending_after(self, time_us: int | None) -> pa.Table:
         """The results of windows that end later, but none of another query that had the name before. Steps are looked
         at from the newest back.
@@ -214,6 +221,10 @@ class Upstream:
         """Results of this query, and not of one that had its name before."""
         path = Path(file.path)
         return step_of_file(path) > self.beginning.step and "-former-" not in path.name
+
+    def lost(self) -> tuple[Span, ...]:
+        """Times of results that never come, since rows of their windows were lost."""
+        return tuple(span for each in (self.results, *self.joined) for span in each.lost())
 
     def tables(self, since_us: int | None) -> dict[str, pa.Table]:
         return {each.stream.name: each.ending_after(since_us) for each in self.joined}

@@ -124,6 +124,8 @@ class Outcome:
         found = earlier(before.lowest_us if before else None, self.counted.start_us)
         for frame in self.step.journal.frames:
             found = earlier(found, frame.lowest_us)
+        for span in self.step.journal.lost:
+            found = earlier(found, span.start_us)
         return found
 
     def query_states(self, results: Iterable[ResultFile]) -> dict[str, QueryState]:
@@ -189,7 +191,7 @@ class Outcome:
             query = queries[name, generation]
             table = for_people(self.best_rows(query, files), query.result_columns())
             file_name = f"step-{self.step.journal.step:09}" + self.step.former(name, generation)
-            merged = list(stage_results(setting.results, name, file_name, self.step.journal.step, table))
+            merged = list(stage_results(self.step, name, file_name, table))
             begin_sync_staged(setting.results, merged)()
             found += [replace(file, generation=generation) for file in merged]
         return tuple(found)

@@ -90,15 +90,13 @@ class Step:
     @property
     def closing(self) -> Registry:
         """The queries whose windows the watermark has passed: those of the step before, also if they left since, but
-        none that came into quarantine.
+        none that this attempt leaves out.
         """
         registry = read_registry(self.setting.directory.root, self.before.registry if self.before else 0)
         queries = {
             name: each
             for name, each in registry.queries.items()
-            if (known := self.registry.queries.get(name)) is None
-            or known.generation != each.generation
-            or known.quarantine is None
+            if (name, each.generation) not in self.journal.left_out
         }
         return registry if len(queries) == len(registry.queries) else replace(registry, queries=queries)
 

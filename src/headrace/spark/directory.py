@@ -86,11 +86,16 @@ class Directory:
         return found
 
     def newest_journal(self, step: int) -> Journal | None:
-        """That of the last attempt."""
+        """That of the last attempt that was no trial."""
+        journals = (self.journal(step, attempt) for attempt in range(self.attempts(step) - 1, -1, -1))
+        return next((journal for journal in journals if journal is not None and not journal.is_trial), None)
+
+    def attempts(self, step: int) -> int:
+        """How many there are."""
         attempt = 0
-        while self.journal_path(step, attempt + 1).exists():
+        while self.journal_path(step, attempt).exists():
             attempt += 1
-        return self.journal(step, attempt)
+        return attempt
 
     def write_journal(self, journal: Journal) -> bool:
         return create_file(self.journal_path(*journal.key), to_record(journal))

@@ -15,7 +15,7 @@ from headrace.spark.context import ResultFolder
 from headrace.spark.directory import Directory, content_name
 from headrace.spark.disk import TEMPORARY
 from headrace.spark.records import Commit
-from headrace.spark.staging import STAGING
+from headrace.spark.staging import staging_folder
 
 KEPT_RECORDS = 100
 """So many commit records, and what they name, are kept to look back at."""
@@ -34,9 +34,7 @@ def collect_garbage(
     delete(root / "commits", lambda name: step_of(name) < oldest)
     delete(root / "journal", lambda name: step_of(name) < min(oldest, commit.inputs + 1))
     delete(root / "inputs", lambda name: step_of(name) < commit.inputs)
-    for folder in (root, *(Path(each.path) for each in results)):
-        if (folder / STAGING).exists():
-            delete(folder / STAGING, lambda name: step_of(name) <= commit.step)
+    delete_staged(directory, results, commit.step)
     if commit.step % KEPT_RECORDS == 0:
         versions = [directory.commit(step).registry for step in directory.steps()]
         delete(root / "registry", lambda name: step_of(name) < min(versions))
@@ -60,20 +58,27 @@ def delete_content(folder: Path, step: int, live: Collection[str]) -> None:
         if not entry.name.startswith("."):
             written, name = content_name(entry.name)
             if written <= step and name not in live:
-                os.unlink(entry.path)
+                Path(entry.path).unlink(missing_ok=True)
 
 
 def sweep(directory: Directory, results: Sequence[ResultFolder], step: int) -> None:
-    """When an engine starts: what one that died left half done."""
-    for folder in (directory.root, *(Path(each.path) for each in results)):
-        for parent, _, names in os.walk(folder):
-            if Path(parent).relative_to(folder).parts[:1] in (("inbox",), ("exchange",)):
-                continue  # another process may be writing a request, or a frame
-            for name in names:
-                found = STAGED.match(name)
-                is_staged = Path(parent).name == STAGING and step_of(name) <= step
-                if name.startswith(TEMPORARY) or is_staged or (found and int(found[1]) <= step):
-                    Path(parent, name).unlink(missing_ok=True)
+    """When an engine starts: what one that died left half done. Others may show results in the same folders."""
+    for parent, _, names in os.walk(directory.root):
+        if Path(parent).relative_to(directory.root).parts[:1] in (("inbox",), ("exchange",)):
+            continue  # another process may be writing a request, or a frame
+        for name in names:
+            found = STAGED.match(name)
+            if name.startswith(TEMPORARY) or (found and int(found[1]) <= step):
+                Path(parent, name).unlink(missing_ok=True)
+    delete_staged(directory, results, step)
+
+
+def delete_staged(directory: Directory, results: Sequence[ResultFolder], step: int) -> None:
+    """Delete what attempts at steps that are committed staged and nobody shows."""
+    for root in (directory.root, *(Path(each.path) for each in results)):
+        folder = staging_folder(root, directory.root.name)
+        if folder.exists():
+            delete(folder, lambda name: step_of(name) <= step)
 
 
 def forget_answers(directory: Directory) -> None:
@@ -91,4 +96,4 @@ def delete(folder: Path, is_old: Callable[[str], bool], named: Iterable[str] = (
     kept = set(named)
     for entry in os.scandir(folder):
         if entry.is_file() and is_old(entry.name) and f"{folder.name}/{entry.name}" not in kept:
-            os.unlink(entry.path)
+            Path(entry.path).unlink(missing_ok=True)

@@ -310,8 +310,8 @@ class SideOutput:
         if not self.tables:
             return []
         table = pa.concat_tables(self.tables, promote_options="default")
-        step = self.step.journal.step
         root = self.step.setting.directory.root
-        file = stage(root, "rejected", f"step-{step:09}-{uuid4().hex[:8]}", step, table, "parquet")
+        name = f"step-{self.step.journal.step:09}-{uuid4().hex[:8]}"
+        file = stage(root, "rejected", name, self.step, table, "parquet")
         begin_sync([root / file.staged.name])()
         return [file]

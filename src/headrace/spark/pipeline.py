@@ -57,7 +57,7 @@ class Pipeline:
         plan = self.stepper.planner.plan
         parked = self.stepper.waiting.parked
         self.progress = progress_of(self.stream.name, commit, plan, rows, step_s, rows_per_s, parked)
-        if self.stepper.setting.results:
+        if self.stepper.setting.results and not self.stepper.reset_folders:
             hand_over(self.stepper.setting.results[0], commit, self.sinks)
 
     def tick(self, clock_us: int | None) -> Commit | None:
@@ -69,7 +69,9 @@ class Pipeline:
     ) -> None:
         """A step over the rows of a DataFrame."""
         try:
-            self.step(Input(clock_us, batch, offsets, frame, lambda: self.sample(frame), ended))
+            self.step(
+                Input(clock_us, batch, offsets, frame, None if frame is None else lambda: self.sample(frame), ended)
+            )
         except BaseException as problem:
             self.failed(problem)
             raise

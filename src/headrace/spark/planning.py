@@ -80,6 +80,10 @@ class Planner:
             self.plan = add_query(self.plan, name, asked[name], cost)
         return self.plan
 
+    def forget(self) -> None:
+        """Make the next plan without the one before."""
+        self.plan, self.planned, self.making = None, {}, None
+
     def groups_of(self, query: Query, tables: Mapping[str, pa.Table]) -> float | None:
         """About how many groups a query has in a batch; None without groups, or without a row to tell from."""
         if not query.group_by or self.rows is None:

@@ -188,8 +188,10 @@ class Journal:
     edges: Mapping[str, Any] = field(default_factory=dict)
     """The ledger of their frames, with these."""
     attempt: int = 0
-    left_out: tuple[str, ...] = ()
-    """Queries that came into quarantine with this attempt, or with one before."""
+    left_out: tuple[tuple[str, int], ...] = ()
+    """Queries, by name and generation, that this attempt leaves out, as those before it did."""
+    is_trial: bool = False
+    """Whether it only looks for the queries to blame: it is not what a restart runs."""
     lost: tuple[Span, ...] = ()
     """Times of rows that were in input that is gone, and was abandoned."""
 
@@ -257,7 +259,8 @@ class Manifest:
 
 
 def journal_from(document: Mapping[str, Any]) -> Journal:
-    found = tupled(document, "changed", "requests", "offsets", "left_out")
+    found = tupled(document, "changed", "requests", "offsets")
+    found["left_out"] = tuple((name, generation) for name, generation in document.get("left_out", ()))
     found["lost"] = tuple(Span(**each) for each in document.get("lost", ()))
     found["quarantined"] = files_left_out(document["quarantined"])
     found["units"] = tuple(Unit(**each) for each in document["units"])

@@ -224,7 +224,7 @@ class Closing:
                 candidates.append(replace(self.candidate(name, table), generation=generation))
             else:
                 table = for_people(pa.concat_tables([each.table for each in closed]), query.result_columns())
-                made_all = stage_results(setting.results, name, file, step, table)
+                made_all = stage_results(self.step, name, file, table)
                 found += [replace(made, generation=generation) for made in made_all]
         return (*found, *candidates), begin_sync_staged(setting.results, found)
 

@@ -10,11 +10,21 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 from headrace.model.errors import UsageError
 from headrace.spark.context import ResultFolder
 from headrace.spark.directory import Directory
-from headrace.spark.disk import DamagedError, make_folder, read_record, to_record, translated, write_aside
+from headrace.spark.disk import (
+    DamagedError,
+    make_folder,
+    read_record,
+    sync,
+    to_record,
+    translated,
+    write_aside,
+    write_file,
+)
 from headrace.spark.records import Commit
 
 PREFIX = ".headrace-"
@@ -43,29 +53,40 @@ class ResultMarks:
     def path(self, folder: Path) -> Path:
         return folder / f"{PREFIX}{self.directory.root.name}.json"
 
-    def check(self, last: Commit | None) -> bool:
+    def check(self, last: Commit | None) -> set[Path]:
         """Raise an error if a folder shows results of another state, or of later steps than the last commit; with
-        `reset` it is moved aside. Return whether the results of the last commit are no longer to be shown.
+        `reset` it is moved aside. Return the folders that no longer have the results of the last commit.
         """
-        is_reset = False
+        reset = set()
         for folder in self.folders:
             problem = self.problem(folder, last)
-            if problem is None:
-                mark = read_mark(self.path(folder)) if self.path(folder).exists() else None
-                is_reset |= last is not None and mark is not None and mark.is_reset and mark.step == last.step
-                continue
-            if not self.reset:
+            if problem is not None and not self.reset:
                 hint = (
                     "give this job a folder of its own, or restore the state that they belong to; "
                     "--reset-results (reset_results=True) moves them aside and begins with an empty folder"
                 )
                 raise UsageError("results-owned", f"the results in {folder} {problem}", hint=hint)
-            with translated(folder):
+            if problem is not None or (self.reset and not folder.exists()):
+                self.begin_anew(folder)
+            mark = read_mark(self.path(folder)) if self.path(folder).exists() else None
+            if last is not None and mark is not None and mark.is_reset and mark.step == last.step:
+                reset.add(folder)
+        return reset
+
+    def begin_anew(self, folder: Path) -> None:
+        """Move a folder aside. The new one has the marks of all streams of the job from the beginning."""
+        new = folder.with_name(f".{folder.name}-{uuid4().hex}")
+        make_folder(new)
+        for path in self.directory.root.parent.glob("*/format.json"):
+            other = Directory(path.parent, self.directory.reducers)
+            if (last := other.last_commit()) is not None:
+                mark = Mark(self.directory.identity, last.step, other.commit_digest(last.step), is_reset=True)
+                write_file(new / f"{PREFIX}{path.parent.name}.json", to_record(mark))
+        with translated(folder):
+            if folder.exists():
                 folder.rename(unused_name(folder))
-            if last is not None:
-                self.write_one(folder, last, is_reset=True)
-            is_reset = True
-        return is_reset
+            new.rename(folder)
+            sync(folder.parent)
 
     def problem(self, folder: Path, last: Commit | None) -> str | None:
         for path in sorted(folder.glob(f"{PREFIX}*.json")):
@@ -84,17 +105,16 @@ class ResultMarks:
 
     def write(self, commit: Commit) -> Iterator[Path]:
         """Mark the folders before the results of a step are shown; yield what must be synced before the next commit."""
-        for folder in self.folders if commit.results else ():
-            yield self.write_one(folder, commit)
+        if not commit.results:
+            return
+        mark = Mark(self.directory.identity, commit.step, self.directory.commit_digest(commit.step))
+        for folder in self.folders:
+            path = self.path(folder)
+            make_folder(folder)
+            with translated(path):
+                os.replace(write_aside(path, to_record(mark), is_synced=False), path)
+            yield path
             yield folder
-
-    def write_one(self, folder: Path, commit: Commit, *, is_reset: bool = False) -> Path:
-        mark = Mark(self.directory.identity, commit.step, self.directory.commit_digest(commit.step), is_reset)
-        path = self.path(folder)
-        make_folder(folder)
-        with translated(path):
-            os.replace(write_aside(path, to_record(mark), is_synced=False), path)
-        return path
 
 
 def read_mark(path: Path) -> Mark:

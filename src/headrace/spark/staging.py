@@ -12,9 +12,10 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.spark.context import ResultFolder
+from headrace.spark.context import ResultFolder, Step
 from headrace.spark.disk import (
     DamagedError,
+    MissingError,
     begin_sync,
     digest,
     make_folder,
@@ -54,15 +55,21 @@ STAGING = ".staged"
 """The folder of files that are not shown yet: readers skip names that begin with a dot."""
 
 
-def stage(root: Path, folder: str, name: str, step: int, table: pa.Table, file_format: str) -> ResultFile:
+def staging_folder(root: Path, place: str) -> Path:
+    """Where files of a state wait to be shown: several may show results in one folder."""
+    return root / STAGING / place
+
+
+def stage(root: Path, folder: str, name: str, step: Step, table: pa.Table, file_format: str) -> ResultFile:
     """Write a file that is not there yet for readers.
 
     `begin_sync_staged` must follow, and be waited for before the step is committed.
     """
     data = FORMATS[file_format](table)
-    staged = f"{STAGING}/{step:09}-{uuid4().hex}"
+    waiting = staging_folder(root, step.setting.directory.root.name)
+    staged = f"{waiting.relative_to(root)}/{step.journal.step:09}-{uuid4().hex}"
     make_folder(root / folder)
-    make_folder(root / STAGING)
+    make_folder(waiting)
     with translated(root / staged):
         write_whole(root / staged, data, is_synced=False)
     return ResultFile(
@@ -70,11 +77,9 @@ def stage(root: Path, folder: str, name: str, step: int, table: pa.Table, file_f
     )
 
 
-def stage_results(
-    folders: Sequence[ResultFolder], query: str, name: str, step: int, table: pa.Table
-) -> Iterator[ResultFile]:
+def stage_results(step: Step, query: str, name: str, table: pa.Table) -> Iterator[ResultFile]:
     """The same rows as a file in each folder of results."""
-    for place, folder in enumerate(folders):
+    for place, folder in enumerate(step.setting.results):
         yield replace(stage(Path(folder.path), query, name, step, table, folder.format), folder=place)
 
 
@@ -84,8 +89,8 @@ def begin_sync_staged(folders: Sequence[ResultFolder], files: Iterable[ResultFil
 
 def staging_folders(root: Path, folders: Sequence[ResultFolder], commit: Commit) -> set[Path]:
     """Where a commit's files wait to be shown: their names must be on the disk before the record that names them."""
-    staged = {Path(folders[file.folder].path) / STAGING for file in commit.results}
-    return staged | {root / STAGING} if commit.rejected else staged
+    roots = {Path(folders[file.folder].path) for file in commit.results} | ({root} if commit.rejected else set())
+    return {staging_folder(each, root.name) for each in roots}
 
 
 def show(places: Iterable[tuple[Path, ResultFile]]) -> set[Path]:
@@ -104,6 +109,10 @@ def show(places: Iterable[tuple[Path, ResultFile]]) -> set[Path]:
         else:
             raise DamagedError(shown, "is missing")
     for staged, shown in renames:
-        with translated(shown):
-            os.replace(staged, shown)
+        try:
+            with translated(shown):
+                os.replace(staged, shown)
+        except MissingError:
+            if not shown.exists():  # else another engine finished the same commit
+                raise
     return {shown.parent for _, shown in renames}

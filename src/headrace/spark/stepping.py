@@ -117,7 +117,8 @@ class Stepper:
         """Read where the state stands, and finish what its last commit promises."""
         setting, inbox = self.setting, self.inbox
         self.commit = self.directory.last_commit()
-        is_reset = self.marks.check(self.commit)
+        self.reset_folders = self.marks.check(self.commit)
+        """Folders that do not have the results of the last commit: they were moved aside."""
         self.seen = Seen(self.directory, self.commit)
         plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
         self.kept_plan: tuple[Plan | None, str] = None, ""
@@ -127,7 +128,7 @@ class Stepper:
         self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.active, constants)
         begun = self.pending or self.commit
         self.changes = Changes(setting, self.planner, quotas, begun.tables if begun else {}, reload)
-        self.finish(self.commit, shows=not is_reset)
+        self.finish(self.commit)
         forget_answers(self.directory)
         sweep(self.directory, self.setting.results, self.commit.step if self.commit else 0)
 
@@ -182,6 +183,7 @@ class Stepper:
         begin_sync(staging_folders(self.directory.root, self.setting.results, commit))()
         known = self.registry
         self.commit = commit = self.owner.write_commit(commit)
+        self.reset_folders = set()
         try:
             self.finish(commit)
         except FullError:
@@ -232,6 +234,7 @@ class Stepper:
             upstream_us=self.upstream.known_us(left, upstream_us) if self.upstream else None,
             frames=tuple(new.frames),
             edges=to_json(new.ledger),
+            lost=self.upstream.lost() if self.upstream else (),
         )
         ends = journal.ended and not (before is not None and before.ended)
         changes = registry.version != (before.registry if before else 0)
@@ -276,8 +279,11 @@ class Stepper:
         return any(first <= last for first, last in spans)
 
     def run_attempts(self, journal: Journal, given: Input) -> tuple[Journal, Ran]:
-        """Run the step; if it fails for some queries, run it again without them."""
-        base, search = journal, None
+        """Run the step; if it fails for some queries, run it again without them. A worker that died may have died by
+        accident: only if it dies again, the queries to blame are looked for.
+        """
+        base, search, has_died = journal, None, False
+        suspects: dict[str, int] = {}
         while True:
             try:
                 ran = self.run(journal, given.rows)
@@ -285,36 +291,66 @@ class Stepper:
                     return journal, ran
             except Exception as problem:
                 failure = named_failure(problem)
-                if failure is not None and self.are_active(failure.queries, journal):
-                    base = self.leave_out(base, failure.queries, failure.reason, given)
-                elif not is_death(problem):
+                blamed = self.generations(failure.queries, base) if failure is not None else []
+                if failure is not None and blamed:
+                    base = self.leave_out(base, blamed, failure.reason, given)
+                    search, has_died = None, False
+                elif not is_death(problem) or (search is not None and not search.failed()):
                     raise
+                elif not has_died:
+                    has_died = True
                 elif search is None:
                     if not (suspects := self.suspects(base)):
                         raise
-                    search = Bisection(suspects)
-                elif not search.failed():
-                    raise
-            journal = self.leave_out(base, search.left_out, DIED, given) if search else base
+                    search = Bisection(list(suspects))
+            journal = base
+            if search is not None:
+                suspected = [(name, suspects[name]) for name in search.left_out]
+                journal = self.leave_out(base, suspected, DIED, given, is_trial=True)
 
-    def are_active(self, names: Iterable[str], journal: Journal) -> bool:
-        return not read_registry(self.directory.root, journal.registry).active.keys().isdisjoint(names)
+    def generations(self, names: Iterable[str], journal: Journal) -> list[tuple[str, int]]:
+        """Which queries of these names an attempt may leave out. One that left with this step, whose last windows are
+        closed, comes first: its name may have been taken over.
+        """
+        known, now = self.registry.queries, read_registry(self.directory.root, journal.registry)
+        found = []
+        for name in names:
+            old, new = known.get(name), now.queries.get(name)
+            has_left = old is not None and old.quarantine is None and (new is None or new.generation != old.generation)
+            if old is not None and has_left and (name, old.generation) not in journal.left_out:
+                found.append((name, old.generation))
+            elif new is not None and name in now.active:
+                found.append((name, new.generation))
+        return found
 
-    def suspects(self, journal: Journal) -> list[str]:
-        return newcomers(read_registry(self.directory.root, journal.registry), self.registry.queries)
-
-    def leave_out(self, journal: Journal, names: Iterable[str], reason: str, given: Input) -> Journal:
-        """Journal a further attempt at the step, in which some queries are in quarantine."""
-        newest = self.directory.newest_journal(journal.step)
-        assert newest is not None
+    def suspects(self, journal: Journal) -> dict[str, int]:
+        """The queries that came since the last commit, newest first, with their generations."""
         registry = read_registry(self.directory.root, journal.registry)
+        return {name: registry.queries[name].generation for name in newcomers(registry, self.registry.queries)}
+
+    def leave_out(
+        self,
+        journal: Journal,
+        queries: Sequence[tuple[str, int]],
+        reason: str,
+        given: Input,
+        *,
+        is_trial: bool = False,
+    ) -> Journal:
+        """Journal a further attempt at the step, in which some queries are in quarantine."""
+        registry = read_registry(self.directory.root, journal.registry)
+        names = [name for name, each in registry.queries.items() if (name, each.generation) in queries]
         registry = keep_registry(self.directory, with_quarantined(registry, names, reason, journal.closed_us))
+        plan = journal.plan
+        if plan is not None and (journal.units or given.rows is not None):
+            registry, plan = self.planned(registry, journal.tables, journal.units, given)
         attempt = replace(
             journal,
-            attempt=newest.attempt + 1,
+            attempt=self.directory.attempts(journal.step),
             registry=registry.version,
-            plan=self.plan_name(registry, journal.tables, journal.units, given) if journal.plan else None,
-            left_out=(*journal.left_out, *names),
+            plan=plan,
+            left_out=(*journal.left_out, *queries),
+            is_trial=is_trial,
         )
         if not self.directory.write_journal(attempt):
             raise self.owner.lost()
@@ -336,6 +372,7 @@ class Stepper:
             try:
                 return registry, self.plan_name(registry, tables, units, given)
             except QueryFailure as problem:
+                self.planner.forget()  # the plan before has the same expressions
                 closed_us = self.commit.closed_us if self.commit else None
                 registry = with_quarantined(registry, problem.queries, problem.reason, closed_us)
                 registry = keep_registry(self.directory, registry)
@@ -388,17 +425,16 @@ class Stepper:
 
     # After the commit, and after a crash behind it
 
-    def finish(self, commit: Commit | None, *, shows: bool = True) -> None:
+    def finish(self, commit: Commit | None) -> None:
         """What a commit promises: files under their names, answers to requests, and no files that nobody names."""
         if commit is None:
             return
         self.directory.note_commit(commit.step)
         files = [(self.directory.root, file) for file in commit.rejected]
-        marks: list[Path] = []
-        if shows:
-            marks = list(self.marks.write(commit))
-            files += [(Path(self.setting.results[file.folder].path), file) for file in commit.results]
-        self.wait_for_disk = begin_sync({*marks, *show(files)})
+        files += [(Path(self.setting.results[file.folder].path), file) for file in commit.results]
+        marks = [] if self.reset_folders else list(self.marks.write(commit))
+        shown = show([(root, file) for root, file in files if root not in self.reset_folders])
+        self.wait_for_disk = begin_sync({*marks, *shown})
         self.finished_us = ENDED_US if commit.ended else commit.closed_us
         journal = self.directory.journal(commit.step, commit.attempt)
         if journal is not None and self.inbox is not None:

@@ -16,7 +16,7 @@ from headrace.spark.context import Setting, needed_columns
 from headrace.spark.edges import frame_at
 from headrace.spark.inputs import BadFile, InputFile, Unit, cut, list_files, read
 from headrace.spark.planning import SAMPLE_ROWS
-from headrace.spark.records import Journal, LeftOut
+from headrace.spark.records import Journal, LeftOut, Span
 from headrace.spark.seen import Seen
 
 STEP_BYTES = 1 << 30
@@ -36,6 +36,8 @@ class Upstream(Protocol):
     def known_us(self, left: Sequence[InputFile], closed_us: int | None) -> int | None: ...
 
     def tables(self, since_us: int | None) -> Mapping[str, pa.Table]: ...
+
+    def lost(self) -> tuple[Span, ...]: ...
 
 
 @dataclass(slots=True)
