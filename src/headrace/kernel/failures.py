@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.kernel.row_errors import expressions_of
 from headrace.model.errors import ExpressionFailure, QueryFailure, TooManyRowsError
-from headrace.model.expressions import Expression, walk
+from headrace.model.expressions import Call, Expression, walk
 from headrace.model.query import Query
 
 UNFORESEEN = (pa.ArrowException, ArithmeticError, MemoryError, RecursionError)
@@ -17,9 +17,16 @@ UNFORESEEN = (pa.ArrowException, ArithmeticError, MemoryError, RecursionError)
 
 
 def queries_using(queries: Mapping[str, Query], expression: Expression) -> tuple[str, ...]:
-    """Return the names of the queries for which level 1 evaluates an expression, or one that it is part of."""
-    return tuple(
-        name for name, query in queries.items() if any(expression in walk(tree) for tree in expressions_of(query))
+    """Return the names of the queries for which level 1 evaluates an expression, or one that it is part of. An
+    expression that was put together from parts of queries is known by the calls in it.
+    """
+    parts = {
+        name: {part for tree in (*query.expressions(), *expressions_of(query)) for part in walk(tree)}
+        for name, query in queries.items()
+    }
+    calls = {part for part in walk(expression) if isinstance(part, Call)}
+    return tuple(name for name in parts if expression in parts[name]) or tuple(
+        name for name in parts if not calls.isdisjoint(parts[name])
     )
 
 

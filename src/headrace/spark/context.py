@@ -90,14 +90,13 @@ class Step:
     @property
     def closing(self) -> Registry:
         """The queries whose windows the watermark has passed: those of the step before, also if they left since, but
-        none that this attempt leaves out.
+        none that this attempt leaves out, or that is in quarantine by now.
         """
         registry = read_registry(self.setting.directory.root, self.before.registry if self.before else 0)
-        queries = {
-            name: each
-            for name, each in registry.queries.items()
-            if (name, each.generation) not in self.journal.left_out
-        }
+        now = self.registry.queries
+        left_out = {(name, each.generation) for name, each in now.items() if each.quarantine is not None}
+        left_out |= set(self.journal.left_out)
+        queries = {name: each for name, each in registry.queries.items() if (name, each.generation) not in left_out}
         return registry if len(queries) == len(registry.queries) else replace(registry, queries=queries)
 
     def former(self, name: str, generation: int) -> str:
