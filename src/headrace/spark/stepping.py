@@ -184,6 +184,7 @@ class Stepper:
         known = self.registry
         self.commit = commit = self.owner.write_commit(commit)
         self.reset_folders = set()
+        self.owner.check_held()  # a new owner finishes the commit itself, and may be further by now
         try:
             self.finish(commit)
         except FullError:
