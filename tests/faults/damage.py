@@ -118,7 +118,7 @@ def names_of(file: Path) -> Iterator[str]:
     """
     step, _, rest = file.name.partition("-")
     yield rest if step.isdigit() and rest else file.name
-    if file.parent.name == ".staged":
+    if ".staged" in file.parts:
         yield f"/step-{step}"
 
 
