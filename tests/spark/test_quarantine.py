@@ -233,12 +233,17 @@ def test_a_worker_that_dies_is_blamed_on_those_who_came(root: Path, poison: set[
 def test_an_accident_blames_nobody(root: Path) -> None:
     """A worker that dies once, and not again."""
     stepper = make_stepper(root)
-    run = InProcess.run
-    with patch.object(InProcess, "run", side_effect=[MemoryError("once")]), pytest.raises(StopIteration):
-        stepper.step(Input())
-    with patch.object(InProcess, "run", run):
+    run, deaths = InProcess.run, [MemoryError("once")]
+
+    def dies_once(runner: InProcess, *given: Any) -> Ran:
+        if deaths:
+            raise deaths.pop()
+        return run(runner, *given)
+
+    with patch.object(InProcess, "run", dies_once):
         run_to_end(stepper)
     assert not quarantined(stepper)
+    assert stepper.directory.attempts(1) == 1, "the step was run again as it was begun"
     check_others(root)
 
 
