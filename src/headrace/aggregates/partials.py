@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from headrace.model.expressions import Aggregate, Expression
+from headrace.model.stored import stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,7 @@ DEVIATION = 1.04 / 2**6
 """Of an HLL sketch of the usual size; it falls with the square root of the number of registers."""
 
 
+@stored("Partial", "kind", "arguments", "filter", "size")
 @dataclass(frozen=True, slots=True)
 class Partial:
     """The lifted state of an aggregate over some rows; count(*) has no argument. A `size` other than 0 is not that of

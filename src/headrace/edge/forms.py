@@ -17,6 +17,7 @@ from headrace.edge.tables import Values
 from headrace.kernel.computing import kept
 from headrace.kernel.sources import Source, StreamRows
 from headrace.model.expressions import Expression
+from headrace.model.stored import stable_text
 from headrace.planner.labels import NodePrinter
 from headrace.planner.nodes import Node
 from headrace.planner.phantoms.configuration import Configuration
@@ -116,7 +117,7 @@ def attribute_of(name: str) -> str:
 
 def attributes_of(nodes: Iterable[Node], printer: NodePrinter, values_bytes: int) -> Attributes:
     every = list(nodes)
-    trees = dict.fromkeys(tree for node in every for tree in sorted(node.groups, key=repr))
+    trees = dict.fromkeys(tree for node in every for tree in sorted(node.groups, key=stable_text))
     dimensions = dict.fromkeys(dimension for node in every for dimension in node.dimensions)
     names: dict[Dimension | Expression, str] = {}
     for each in (*trees, *dimensions):
@@ -133,7 +134,7 @@ def operands_of(nodes: Iterable[Node]) -> dict[Partial, Operand | None]:
     """Those of the same values have one; that of count(*) is none."""
     known: dict[object, Operand] = {}
     found: dict[Partial, Operand | None] = {}
-    for each in dict.fromkeys(each for node in nodes for each in sorted(node.partials, key=repr)):
+    for each in dict.fromkeys(each for node in nodes for each in sorted(node.partials, key=stable_text)):
         if not each.arguments and each.filter is None:
             found[each] = None
             continue

@@ -17,6 +17,7 @@ from headrace.edge.tables import CHUNK, Evicted, Flush, Replacement, Tables
 from headrace.kernel.computing import fold_all
 from headrace.kernel.partials import NodePartials
 from headrace.kernel.sources import KeptRows, Source
+from headrace.model.stored import stable_text
 from headrace.planner.nodes import Node
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.phantoms.feeding import Relation
@@ -70,7 +71,7 @@ class Shared:
             self.places.setdefault(attributes.relation(node), []).append(place)
         used = frozenset[str]().union(*self.places)
         self.coders = {name: coder for name, coder in attributes.coders.items() if name in used}
-        self.partials = sorted({partial for node in nodes.values() for partial in node.partials}, key=repr)
+        self.partials = sorted({partial for node in nodes.values() for partial in node.partials}, key=stable_text)
         found = {attributes.operands[partial] for partial in self.partials}
         self.operands = [operand for operand in found if operand is not None]
         self.seen: Seen | None = None

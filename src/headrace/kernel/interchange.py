@@ -21,6 +21,7 @@ from headrace.kernel.partials import NodePartials, ordered_groups, ordered_parti
 from headrace.kernel.states import state_of
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.errors import DataError
+from headrace.model.stored import stable_text
 from headrace.model.types import TIMESTAMP
 from headrace.planner.nodes import Node
 
@@ -58,10 +59,10 @@ def node_id(stream: str, node: Node) -> str:
 
     A plan may ship two nodes that differ in nothing but their slices, or in what they sum.
     """
-    dimensions = [(repr(each.expression), each.kind.value, repr(each.marks)) for each in node.dimensions]
-    keep = sorted(repr(predicate.tree) for predicate in node.keep)
-    groups, partials = (list(map(repr, each)) for each in (ordered_groups(node), ordered_partials(node)))
-    meaning = repr((VERSION, stream, dimensions, keep, groups, node.boundaries, partials))
+    dimensions = [(stable_text(each.expression), each.kind.value, stable_text(each.marks)) for each in node.dimensions]
+    keep = sorted(stable_text(predicate.tree) for predicate in node.keep)
+    groups, partials = (list(map(stable_text, each)) for each in (ordered_groups(node), ordered_partials(node)))
+    meaning = stable_text((VERSION, stream, dimensions, keep, groups, node.boundaries, partials))
     return blake2b(meaning.encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 

@@ -20,6 +20,7 @@ from headrace.kernel.states import state_of
 from headrace.kernel.states_columns import Columns
 from headrace.kernel.totals import Totals
 from headrace.model.expressions import Expression
+from headrace.model.stored import stable_text
 from headrace.planner.nodes import Node
 
 Integers = npt.NDArray[np.int64]
@@ -59,13 +60,13 @@ class NodePartials:
 @lru_cache(maxsize=4_096)
 def ordered_groups(node: Node) -> tuple[Expression, ...]:
     """In the order of their columns."""
-    return tuple(sorted(node.groups, key=repr))
+    return tuple(sorted(node.groups, key=stable_text))
 
 
 @lru_cache(maxsize=4_096)
 def ordered_partials(node: Node) -> tuple[Partial, ...]:
     """In the order of their columns."""
-    return tuple(sorted(node.partials, key=repr))
+    return tuple(sorted(node.partials, key=stable_text))
 
 
 def bytes_of_groups(groups: Mapping[Expression, pa.Array]) -> int:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from headrace.model.stored import stored
 from headrace.model.types import TIMESTAMP, Constant, DataType
 
 
+@stored("Literal", "value", "type")
 @dataclass(frozen=True, slots=True)
 class Literal:
     value: Constant
@@ -20,6 +22,7 @@ class Literal:
             object.__setattr__(self, "value", 0.0 if isinstance(self.value, float) else self.value.copy_abs())
 
 
+@stored("ColumnRef", "relation", "name", "type")
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
     """A column of the stream or of a joined table; `relation` is the name it has in this query."""
@@ -29,6 +32,7 @@ class ColumnRef:
     type: DataType
 
 
+@stored("Call", "function", "arguments", "type")
 @dataclass(frozen=True, slots=True)
 class Call:
     """An operator or a function. `function` is a key of the function table, or the name of a user function."""
@@ -38,6 +42,7 @@ class Call:
     type: DataType
 
 
+@stored("Aggregate", "function", "arguments", "type", "distinct", "filter", "parameters")
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """An aggregate function over the rows of a window and group; count(*) has no arguments.

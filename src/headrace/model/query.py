@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from headrace.model.expressions import Aggregate, Expression, aggregates_in
 from headrace.model.hashing import HashedOnce
 from headrace.model.schema import Column
+from headrace.model.stored import stored
 from headrace.model.windows import AnyWindow
 
 
+@stored("Output", "name", "expression", "is_local")
 @dataclass(frozen=True, slots=True)
 class Output:
     """A column of the result; a time that `is_local` has no zone, as those that it is made of."""
@@ -20,6 +22,7 @@ class Output:
     is_local: bool = False
 
 
+@stored("JoinKey", "expression", "column")
 @dataclass(frozen=True, slots=True)
 class JoinKey:
     """The row's expression must equal the table's column."""
@@ -28,6 +31,7 @@ class JoinKey:
     column: str
 
 
+@stored("Join", "table", "relation", "keys", "outer")
 @dataclass(frozen=True, slots=True)
 class Join:
     """A static table looked up by key. `relation` is the table's name in this query; `outer` keeps unmatched rows."""
@@ -38,6 +42,7 @@ class Join:
     outer: bool = False
 
 
+@stored("Order", "expression", "descending", "nulls_first")
 @dataclass(frozen=True, slots=True)
 class Order:
     expression: Expression
@@ -45,6 +50,7 @@ class Order:
     nulls_first: bool = True
 
 
+@stored("Query", "stream", "window", "outputs", "joins", "where", "group_by", "having", "order_by", "limit")
 @dataclass(frozen=True)
 class Query(HashedOnce):
     """One continuous aggregate query. `outputs` always hold the window's bounds and all group-by expressions."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from headrace.model.stored import stored
+
 MAX_DECIMAL_DIGITS = 38
 MAX_TEXT_BYTES = 1 << 16
 """In UTF-8, of a text that an expression makes; texts of the input may be longer."""
@@ -17,6 +19,7 @@ Constant = None | bool | int | float | Decimal | str
 Value = Constant | bytes | tuple[Any, ...]
 
 
+@stored("DataType", "name", "precision", "scale", "fields")
 @dataclass(frozen=True, slots=True)
 class DataType:
     """A type by name. DECIMAL also has digits in all (`precision`) and digits after the point (`scale`); a STRUCT has

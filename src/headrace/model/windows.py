@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from headrace.model.stored import stored
 from headrace.model.time import MAX_DURATION_US
 
 MAX_OVERLAP = 100_000
@@ -23,6 +24,7 @@ class Interval(NamedTuple):
     end_us: int
 
 
+@stored("Window", "range_us", "slide_us", "offset_us")
 @dataclass(frozen=True, slots=True)
 class Window:
     """Instances end at `k * slide + offset` and cover `[end - range, end)`; the offset is kept in [0, slide)."""
@@ -59,6 +61,7 @@ class Window:
         return (until_us - self.offset_us) // self.slide_us - (after_us - self.offset_us) // self.slide_us
 
 
+@stored("SlicedWindow", "slices_us", "offset_us")
 @dataclass(frozen=True, slots=True)
 class SlicedWindow:
     """`[SLICES a, b, ...]` [HIFI 3.1]: consecutive slices that repeat from `offset` on, a result at the end of each."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from decimal import Decimal
 from functools import cache
 from hashlib import blake2b
@@ -16,18 +16,13 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 from weakref import WeakValueDictionary
 
-from headrace.aggregates.partials import Partial
 from headrace.model.errors import DataError
-from headrace.model.expressions import Aggregate, Call, ColumnRef, Literal
-from headrace.model.query import Join, JoinKey, Order, Output, Query
-from headrace.model.types import DataType
-from headrace.model.windows import SlicedWindow, Window
-from headrace.planner.leaves import Ask, Demand, Leaf
-from headrace.planner.nodes import Node
-from headrace.planner.plan import Answer, Plan, PlannedNode
+from headrace.model.expressions import Literal
+from headrace.model.query import Query
+from headrace.model.stored import CLASSES, TAGS, stable_text
+from headrace.planner.plan import Plan
 from headrace.predicates import Dimension, Predicate
 from headrace.predicates.dimensions import Cut, Kind
-from headrace.windows import Boundaries
 
 VERSION = 4
 READABLE = (2, 3, VERSION)
@@ -36,14 +31,6 @@ FORMER_NAMES = {"percentile": "percentile_approx", "percentile_exact": "percenti
 RENAMED_IN = 4
 """What aggregates were called before this version."""
 DIGEST_BYTES = 12
-
-CLASSES: Mapping[str, type] = {
-    each.__name__: each
-    for each in (
-        *(Plan, PlannedNode, Answer, Leaf, Ask, Demand, Node, Dimension, Predicate, Cut, Boundaries, Partial),
-        *(Query, Output, Join, JoinKey, Order, Literal, ColumnRef, Call, Aggregate, DataType, Window, SlicedWindow),
-    )
-}
 
 # An object is a reference {"is": place}; plain JSON values are themselves, and a list is a tuple.
 DECODERS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -112,15 +99,15 @@ class Writer:
         if isinstance(value, tuple):
             return [self.encode(each) for each in value]
         if isinstance(value, frozenset):
-            return {"set": [self.encode(each) for each in sorted(value, key=repr)]}
+            return {"set": [self.encode(each) for each in sorted(value, key=stable_text)]}
         if isinstance(value, Mapping):
             return {"map": [[self.encode(key), self.encode(each)] for key, each in value.items()]}
         return {"is": self.place(value)}
 
     def place(self, value: Any) -> int:
-        name = type(value).__name__
-        if CLASSES.get(name) is not type(value) or not is_dataclass(value):
-            raise TypeError(f"{name} can't be encoded")
+        name = TAGS.get(type(value))
+        if name is None:
+            raise TypeError(f"{type(value).__name__} can't be encoded")
         key = type(value), id(value) if isinstance(value, Plan) else told_apart(value)
         if key not in self.places:
             found = [name, *(self.encode(getattr(value, each.name)) for each in fields(value))]

@@ -11,6 +11,7 @@ from headrace.expressions.normal import normalize
 from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, Literal, transform
 from headrace.model.hashing import HashedOnce
 from headrace.model.query import Join, Query
+from headrace.model.stored import stored
 from headrace.model.types import BOOLEAN, STRING
 from headrace.model.windows import AnyWindow
 from headrace.planner.nodes import MOST_CELLS, Node, union
@@ -21,6 +22,7 @@ DEAR_COMBINE = 50
 """A partial that costs so many additions to combine may be worth a way of its own through the tree."""
 
 
+@stored("Demand", "window", "predicate", "groups", "partials")
 @dataclass(frozen=True)
 class Demand(HashedOnce):
     """One query as the planner sees it: joined columns are named by table and key, a join is part of the predicate."""
@@ -91,6 +93,7 @@ def matched(join: Join) -> Expression:
     return Call("matched", (Literal(join_identity(join), STRING),), BOOLEAN)
 
 
+@stored("Ask", "query", "window", "partials")
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What one query wants of a leaf: all its partials, or some of them if the others come another way."""
@@ -100,6 +103,7 @@ class Ask:
     partials: frozenset[Partial]
 
 
+@stored("Leaf", "node", "asks")
 @dataclass(frozen=True)
 class Leaf:
     """Queries of one predicate and group-by; they differ in window and aggregates only."""

@@ -10,6 +10,7 @@ from functools import cached_property
 from headrace.aggregates.partials import Partial
 from headrace.model.expressions import Call, Expression, Literal
 from headrace.model.hashing import HashedOnce
+from headrace.model.stored import stable_text, stored
 from headrace.predicates import Dimension, Predicate, implies, union_dimensions
 from headrace.windows import Boundaries, compose
 
@@ -19,6 +20,7 @@ MOST_CELLS = 1 << 40
 """Of a node: cells are numbers, and with slices and groups they make up keys."""
 
 
+@stored("Node", "boundaries", "dimensions", "keep", "groups", "partials")
 @dataclass(frozen=True)
 class Node(HashedOnce):
     """`(T, P, G, A)`. `keep` are the predicates whose rows the node holds: a coalesced filter [NFC V]."""
@@ -85,7 +87,7 @@ def union(nodes: Sequence[Node]) -> Node:
 def minimal_groups(groups: frozenset[Expression]) -> frozenset[Expression]:
     """Without those that are functions of the others: beside `addr`, `ip_prefix(addr, 24)` adds nothing."""
     kept = set(groups)
-    for tree in sorted(groups, key=lambda tree: -len(repr(tree))):
+    for tree in sorted(groups, key=lambda tree: -len(stable_text(tree))):
         if is_function_of(tree, frozenset(kept - {tree})):
             kept.discard(tree)
     return frozenset(kept)

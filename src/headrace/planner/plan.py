@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.aggregates.partials import Partial
+from headrace.model.stored import stored
 from headrace.planner.leaves import Ask, Demand, Leaf, make_leaf
 from headrace.planner.nodes import Node, contains_boundaries
 from headrace.windows import compose, paired
@@ -15,6 +16,7 @@ STREAM = -1
 """The parent of nodes that are computed from the rows themselves."""
 
 
+@stored("PlannedNode", "node", "parent", "rows", "cost_ns", "compressed")
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
     """A node in its place: computed from `parent`, an earlier node of the plan or STREAM.
@@ -29,6 +31,7 @@ class PlannedNode:
     compressed: frozenset[Partial] = frozenset()
 
 
+@stored("Answer", "leaf", "place", "cost_ns")
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A leaf, and the shipped node whose rows, where the leaf's predicate holds, its windows are combined from."""
@@ -38,6 +41,7 @@ class Answer:
     cost_ns: float
 
 
+@stored("Plan", "nodes", "answers", "demands", "coding_ns", "alone_ns")
 @dataclass(frozen=True)
 class Plan:
     """`nodes` are parents first; every node that answers a leaf is shipped, and no other.

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.expressions.evaluation import Evaluation
 from headrace.model.expressions import Expression
+from headrace.model.stored import stable_text
 from headrace.model.time import SECOND_US
 from headrace.planner.nodes import EVERYTHING, Node, is_matched
 from headrace.predicates import Dimension, Predicate
@@ -146,7 +147,7 @@ class Sample:
         yield self.slices(node.boundaries)
         for dimension in node.dimensions:
             yield self.cells(dimension)
-        for tree in sorted(node.groups, key=repr):
+        for tree in sorted(node.groups, key=stable_text):
             yield self.values(tree)
 
     def key_space(self, node: Node) -> float:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from headrace.model.expressions import Expression
 from headrace.model.hashing import HashedOnce
+from headrace.model.stored import stored
 from headrace.model.types import MAX_BIGINT, DataType, Value
 
 Codes = npt.NDArray[np.int32]
@@ -37,6 +38,7 @@ class Kind(StrEnum):
     OPAQUE = "opaque"
 
 
+@stored("Cut", "value", "above")
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A place between values: just below `value`, or just above it."""
@@ -57,6 +59,7 @@ def cut_above(value: Any, data_type: DataType) -> Cut:
     return Cut(value + 1) if data_type.name in DISCRETE else Cut(value, above=True)
 
 
+@stored("Dimension", "expression", "kind", "marks")
 @dataclass(frozen=True)
 class Dimension(HashedOnce):
     """`marks` are the sorted cuts of an interval dimension or the sorted constants of an equality dimension."""

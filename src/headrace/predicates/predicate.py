@@ -12,6 +12,7 @@ import numpy as np
 from headrace.model.address import BITS, IPV4_BITS, MAPPED, is_ipv4, parse_network
 from headrace.model.expressions import Call, Expression, Literal
 from headrace.model.hashing import HashedOnce
+from headrace.model.stored import stable_text, stored
 from headrace.model.types import BOOLEAN, NULL, common_type
 from headrace.predicates.dimensions import TRUE as HOLDS
 from headrace.predicates.dimensions import UNKNOWN, Cut, Dimension, Kind, Truth, cut_above, negated, sorted_cuts
@@ -99,6 +100,7 @@ def network_intervals(tree: Call) -> Expression:
     return Call("or", (within(first, MAPPED - 1), within(mapped_last + 1, last)), BOOLEAN)
 
 
+@stored("Predicate", "tree")
 @dataclass(frozen=True)
 class Predicate(HashedOnce):
     """A WHERE clause in normal form; None lets every row pass."""
@@ -164,4 +166,4 @@ def union_dimensions(groups: Sequence[Sequence[Dimension]]) -> tuple[Dimension, 
     for dimension in dict.fromkeys(dimension for dimensions in groups for dimension in dimensions):
         known.setdefault(dimension.expression, []).append(dimension)
     united = [first.union(*others) for first, *others in known.values()]
-    return tuple(sorted(united, key=lambda dimension: repr(dimension.expression)))
+    return tuple(sorted(united, key=lambda dimension: stable_text(dimension.expression)))

@@ -14,11 +14,13 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from headrace.model.stored import stored
 from headrace.model.windows import AnyWindow, SlicedWindow
 
 Times = npt.NDArray[np.int64]
 
 
+@stored("Boundaries", "period_us", "residues_us")
 @dataclass(frozen=True, slots=True)
 class Boundaries:
     """The instants `k * period + residue`, for all k and all residues; residues are sorted, in [0, period)."""
