@@ -8,7 +8,7 @@ from pathlib import Path
 
 import headrace
 from headrace.datasets import generate
-from headrace.spark.sessions import start_session
+from headrace.spark.session import start_session
 
 root = Path(tempfile.mkdtemp())
 generate("trades", 50_000, 7, root / "trades", file_span_s=60)

@@ -6,7 +6,7 @@ import tempfile
 import time
 
 import headrace
-from headrace.spark.sessions import start_session
+from headrace.spark.session import start_session
 
 spark = start_session()
 ticks = spark.readStream.format("rate").option("rowsPerSecond", 1_000).load()

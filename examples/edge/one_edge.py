@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.edge.exchange import DirectoryExchange
-from headrace.edge.frames import from_bytes
-from headrace.edge.orders import Orders
-from headrace.kernel.answering import plan_for
+from headrace.cli.main import main
+from headrace.engine.bounded import plan_for
 from headrace.model.arrow import conform
-from headrace.planner.sampling import Data
-from headrace.service.main import main
+from headrace.planner.sample import Data
 from headrace.sql import parse_query, parse_script
+from headrace.wire.exchange import DirectoryExchange
+from headrace.wire.frames import from_bytes
+from headrace.wire.orders import Orders
 
 HERE = Path(__file__).parent
 QUERY = "SELECT Symbol, sum(Vol) AS volume FROM Trades [RANGE '30 s' SLIDE '10 s'] GROUP BY Symbol"

@@ -47,9 +47,9 @@ def aggregate(
     """
     # Imported when called: importing headrace stays light.
     if type(frame).__module__.partition(".")[0] == "pyspark":
-        from headrace.spark.frames import aggregate_spark as answer
+        from headrace.spark.dataframes import aggregate_spark as answer
     else:
-        from headrace.kernel.frames import aggregate_frame as answer
+        from headrace.engine.dataframes import aggregate_frame as answer
 
     return answer(frame, queries, name=name, event_time=event_time, tables=tables or {}, functions=functions)
 

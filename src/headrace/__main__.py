@@ -2,7 +2,7 @@
 
 import sys
 
-from headrace.service.main import main
+from headrace.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,7 +14,7 @@ import pytest
 
 import headrace
 from headrace.aggregates.partials import partials_of
-from headrace.kernel.states import Slots, lower, state_of
+from headrace.kernel.states.kinds import Slots, lower, state_of
 from headrace.model.errors import QueryError
 from headrace.model.expressions import Aggregate
 from headrace.model.types import BIGINT, DOUBLE

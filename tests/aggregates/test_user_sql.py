@@ -12,13 +12,13 @@ import pytest
 
 import headrace
 from headrace.aggregates.laws import declare_aggregates, user_aggregate
-from headrace.aggregates.registered import with_functions
+from headrace.aggregates.registry import with_functions
 from headrace.aggregates.user import UserAggregate, extractor
-from headrace.kernel.conversion import convert_table
+from headrace.inputs.conversion import convert_table
 from headrace.model.arrow import to_rows
 from headrace.model.errors import QueryError, UsageError
 from headrace.model.schema import Catalog
-from headrace.planner.leaves import demand
+from headrace.planner.demand import demand
 from headrace.reference import Interpreter
 from headrace.sql import format_query, parse_query, parse_script
 

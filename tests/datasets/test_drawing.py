@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.datasets.arrivals import Arrivals
-from headrace.datasets.drawing import SLOTS, Weighted, dotted, generator, hosts, partition, sample
+from headrace.datasets.random_values import SLOTS, Weighted, dotted, generator, hosts, partition, sample
 
 seeds = st.integers(0, 1 << 32)
 

@@ -1,6 +1,6 @@
 """A child process that runs the agent of `agents` over what is there, and may die at a named point.
 
-python -m tests.edge.agent_child ROOT [WHEN OPERATION PART NTH], as in tests/spark/dying.py
+python -m tests.edge.agent_child ROOT [WHEN OPERATION PART NTH], as in tests/engine/dying.py
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
-from headrace.edge.running import Mode
-from headrace.spark import disk
+from headrace.edge.agent_progress import Mode
+from headrace.storage import disk
 from tests.edge.agents import QUICK, make_agent
-from tests.spark.dying import Point
+from tests.engine.dying import Point
 
 PACE = replace(QUICK, every_s=1e-9)
 """Every piece is a frame."""

@@ -14,26 +14,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.edge.agent import Agent
-from headrace.edge.checking import check_partials, check_rows
-from headrace.edge.exchange import DirectoryExchange
-from headrace.edge.frames import Frame, from_bytes
-from headrace.edge.ledger import EdgeState, Verdict, decide, taken
-from headrace.edge.orders import Orders
-from headrace.edge.running import Mode, Pace
-from headrace.edge.sources import FileSource, Tell
+from headrace.edge.agent_progress import Mode, Pace
+from headrace.edge.file_source import FileSource, Tell
 from headrace.edge.spool import Spool
-from headrace.kernel.answering import Run, close_all, plan_for
-from headrace.kernel.retaining import Retained
+from headrace.engine.bounded import Run, close_all, plan_for
+from headrace.inputs import Source
+from headrace.kernel.close.retained import Retained
 from headrace.model.arrow import plain_values
 from headrace.model.query import Query
 from headrace.model.windows import Interval
 from headrace.planner.plan import Plan
-from headrace.planner.sampling import Data
+from headrace.planner.sample import Data
 from headrace.reference import Interpreter
-from headrace.spark.disk import TEMPORARY
-from headrace.spark.inputs import Source
 from headrace.sql import parse_query
-from tests.spark.files import CATALOG, SCHEMA, batches
+from headrace.storage.disk import TEMPORARY
+from headrace.wire.exchange import DirectoryExchange
+from headrace.wire.frame_checks import check_partials, check_rows
+from headrace.wire.frames import Frame, from_bytes
+from headrace.wire.ledger import EdgeState, Verdict, decide, taken
+from headrace.wire.orders import Orders
+from tests.engine.files import CATALOG, SCHEMA, batches
 
 STREAM = CATALOG.streams[0]
 EDGE = "north"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.edge.ledger import BEGINNING
-from headrace.edge.orders import Orders
-from headrace.edge.running import Mode
+from headrace.edge.agent_progress import Mode
 from headrace.model.errors import DataError, UsageError
+from headrace.wire.ledger import BEGINNING
+from headrace.wire.orders import Orders
 from tests.edge.agents import (
     OTHERS,
     QUERIES,

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from headrace.edge.agent import Agent
-from headrace.edge.frames import Header, read_header
-from headrace.edge.http_exchange import HttpExchange
-from headrace.edge.ledger import EdgeState, Verdict, decide, taken
-from headrace.edge.orders import Orders
-from headrace.edge.running import Mode
-from headrace.edge.sources import FileSource
+from headrace.edge.agent_progress import Mode
+from headrace.edge.file_source import FileSource
 from headrace.edge.spool import Spool
-from headrace.service.receiving import Inlet, serve
-from headrace.spark.disk import DamagedError
-from headrace.spark.inputs import Source
+from headrace.inputs import Source
+from headrace.storage.disk import DamagedError
+from headrace.wire.frames import Header, read_header
+from headrace.wire.http_client import HttpExchange
+from headrace.wire.http_server import Inlet, serve
+from headrace.wire.ledger import EdgeState, Verdict, decide, taken
+from headrace.wire.orders import Orders
 from tests.edge.agents import (
     EDGE,
     QUICK,
@@ -33,7 +33,7 @@ from tests.edge.agents import (
     upper,
     write_files,
 )
-from tests.spark.files import CATALOG
+from tests.engine.files import CATALOG
 
 EACH = replace(QUICK, every_s=1e-9)
 """Every piece is a frame."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.edge.orders import Orders
+from headrace.wire.orders import Orders
 from tests.edge.agent_child import main
 from tests.edge.agents import (
     QUERIES,

@@ -11,18 +11,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.edge.exchange import DirectoryExchange
-from headrace.edge.following import Following
-from headrace.edge.forwarding import check_functions, needed_columns, work_for
-from headrace.edge.orders import Orders
-from headrace.edge.running import Mode
+from headrace.edge.agent_progress import Mode
+from headrace.edge.orders_poll import Following
+from headrace.edge.work import check_functions, needed_columns, work_for
 from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, UserFunction
 from headrace.model.types import BIGINT, DOUBLE
 from headrace.sql import parse_query
+from headrace.wire.exchange import DirectoryExchange
+from headrace.wire.orders import Orders
 from tests.edge.agents import QUERIES, STREAM, Running, make_agent, orders_for, upper, write_files
-from tests.spark.files import CATALOG
+from tests.engine.files import CATALOG
 
 TABLE = pa.table({"k": ["a", "b"]})
 

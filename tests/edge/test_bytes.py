@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.edge.frames import Frame, Header, to_bytes
-from headrace.edge.level_one import LevelOne
-from headrace.edge.orders import Orders
+from headrace.edge.tables.level1 import LevelOne
+from headrace.planner.construction import make_plan
 from headrace.planner.cost import FOR_EDGES, Cost
-from headrace.planner.leaves import demand
-from headrace.planner.making import make_plan
-from headrace.planner.sampling import Data, draw
+from headrace.planner.demand import demand
+from headrace.planner.sample import Data, draw
 from headrace.sql import parse_query, parse_script
+from headrace.wire.frames import Frame, Header, to_bytes
+from headrace.wire.orders import Orders
 
 CATALOG = parse_script(
     "CREATE STREAM Flows (t TIMESTAMP, src STRING, dst STRING, port BIGINT, size BIGINT) EVENT TIME t;"

@@ -13,19 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.edge import channels
+from headrace.cli.commands.edge import line_of
+from headrace.edge import socket_sources as channels
 from headrace.edge.agent import Agent
-from headrace.edge.channels import ChannelSource, Connections, Datagrams, Once
-from headrace.edge.decoding import batches_in, lines_in, rows_in
+from headrace.edge.agent_progress import Mode
 from headrace.edge.intake import MAX_REASONS, Intake, Refused, merge
-from headrace.edge.orders import Orders
-from headrace.edge.running import Mode
+from headrace.edge.socket_rows import batches_in, lines_in, rows_in
+from headrace.edge.socket_sources import ChannelSource, Connections, Datagrams, Once
 from headrace.edge.spool import Spool
-from headrace.service.edge import line_of
+from headrace.wire.orders import Orders
 from tests.edge.agents import EDGE, QUICK, STREAM, Running, in_any_order, sent_rows, upper
-from tests.edge.test_sources import COLUMNS, PATIENCE_S, arrow_stream, gathered, json_lines
+from tests.edge.test_file_source import COLUMNS, PATIENCE_S, arrow_stream, gathered, json_lines
+from tests.engine.files import CATALOG, SCHEMA
 from tests.kernel.sketches.mutations import check_survived, limit_memory, needs_limit
-from tests.spark.files import CATALOG, SCHEMA
 
 LOCAL = ("127.0.0.1", 0)
 MANY = 5_000_000

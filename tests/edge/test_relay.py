@@ -18,22 +18,22 @@ from hypothesis import strategies as st
 
 from headrace.aggregates.partials import Partial
 from headrace.edge import relay as relays
-from headrace.edge.checking import check_partials, check_rows
-from headrace.edge.exchange import DirectoryExchange
-from headrace.edge.frames import Frame, FrameError, Header, Rows, from_bytes, to_bytes
-from headrace.edge.ledger import BEGINNING, EdgeState, Verdict, decide, taken
-from headrace.edge.orders import Orders
 from headrace.edge.relay import PlanKeeping, Plans, Relay, Taken, lowest_watermark
 from headrace.edge.spool import Spool
-from headrace.kernel.answering import Reader, Run, answer, close_all, plan_for
-from headrace.kernel.closing import Closed
+from headrace.engine.bounded import Reader, Run, answer, close_all, plan_for
+from headrace.kernel.close.windows import Closed
+from headrace.kernel.combine import NodePartials
 from headrace.kernel.interchange import pack
-from headrace.kernel.partials import NodePartials
 from headrace.model.errors import UsageError
-from headrace.planner.sampling import Data
+from headrace.planner.sample import Data
 from headrace.sql import parse_query, parse_script
-from tests.edge.test_frames import arrow_bytes, with_tables
+from headrace.wire.exchange import DirectoryExchange
+from headrace.wire.frame_checks import check_partials, check_rows
+from headrace.wire.frames import Frame, FrameError, Header, Rows, from_bytes, to_bytes
+from headrace.wire.ledger import BEGINNING, EdgeState, Verdict, decide, taken
+from headrace.wire.orders import Orders
 from tests.kernel.sketches.mutations import check_survived, limit_memory, mutated, needs_limit
+from tests.wire.test_frames import arrow_bytes, with_tables
 
 CATALOG = parse_script(
     "CREATE STREAM Trades (t TIMESTAMP, sym STRING, price DOUBLE, size BIGINT) EVENT TIME t IDLE '60 s';"

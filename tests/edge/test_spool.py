@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.edge.frames import Frame, Header, to_bytes
-from headrace.edge.knowledge import Known, Mark, Reading, Record, position_after
+from headrace.edge.edge_state import Known, Mark, Reading, Record, position_after
 from headrace.edge.spool import SETTLED_EVERY, Spool
 from headrace.model.errors import UsageError
-from headrace.spark.disk import DamagedError
-from headrace.spark.inputs import InputFile
+from headrace.model.units import InputFile
+from headrace.storage.disk import DamagedError
+from headrace.wire.frames import Frame, Header, to_bytes
 
 
 def add(spool: Spool, number: int) -> bytes:
@@ -85,7 +85,7 @@ def test_frames_are_deleted_in_groups(tmp_path: Path) -> None:
 
 
 def test_files_that_are_gone_are_forgotten_after_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.spark.seen.ABSENT_US", 0)
+    monkeypatch.setattr("headrace.storage.seen_files.ABSENT_US", 0)
     spool = opened(tmp_path)
     for number in (1, 2, 3):
         add(spool, number)

@@ -9,17 +9,17 @@ import pyarrow as pa
 import pytest
 
 from headrace.aggregates.laws import user_aggregate
-from headrace.aggregates.registered import with_functions
+from headrace.aggregates.registry import with_functions
 from headrace.aggregates.user import UserAggregate
-from headrace.edge.checking import check_partials
-from headrace.edge.frames import Frame, Header, from_bytes, to_bytes
-from headrace.edge.level_one import LevelOne
-from headrace.edge.orders import Orders, from_text, to_text
-from headrace.kernel.answering import Run, answer, close_all, plan_for
-from headrace.kernel.retaining import Retained
+from headrace.edge.tables.level1 import LevelOne
+from headrace.engine.bounded import Run, answer, close_all, plan_for
+from headrace.kernel.close.retained import Retained
 from headrace.model.schema import Catalog
-from headrace.planner.sampling import Data
+from headrace.planner.sample import Data
 from headrace.sql import parse_query, parse_script
+from headrace.wire.frame_checks import check_partials
+from headrace.wire.frames import Frame, Header, from_bytes, to_bytes
+from headrace.wire.orders import Orders, from_text, to_text
 
 
 class Spread(UserAggregate):

@@ -18,7 +18,7 @@ from typing import Protocol
 from unittest.mock import patch
 
 from headrace.model.errors import HeadraceError
-from headrace.spark.slices import CACHE
+from headrace.storage.slices import CACHE
 
 PLACES = ("before the commit", "after the commit", "clean")
 """Between the journal and the commit of a step; between its commit and the show of its results; after a whole step."""

@@ -16,10 +16,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from headrace.service.main import main
-from headrace.spark import engine, garbage, sessions
-from headrace.spark.directory import Owner
-from headrace.spark.local import InProcess
+from headrace.cli.main import main
+from headrace.engine.in_process import InProcess
+from headrace.spark import engine
+from headrace.spark import session as sessions
+from headrace.storage import garbage
+from headrace.storage.directory import Owner
 
 STOP_AT = "HEADRACE_STOP_AT"
 KEPT_RECORDS = "HEADRACE_KEPT_RECORDS"

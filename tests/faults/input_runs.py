@@ -11,15 +11,15 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.engine.context import Setting
+from headrace.engine.in_process import InProcess
+from headrace.engine.step import Input, Stepper
+from headrace.inputs import Source
 from headrace.model.schema import Catalog
-from headrace.spark.context import ResultFolder, Setting
-from headrace.spark.directory import prepare
-from headrace.spark.inputs import Source
-from headrace.spark.local import InProcess
-from headrace.spark.records import Commit
-from headrace.spark.stepping import Input, Stepper
 from headrace.sql import format_stream, parse_query, parse_script
-from tests.spark.stories import without_sync
+from headrace.storage.directory import prepare
+from headrace.storage.records import Commit, ResultFolder
+from tests.engine.stories import without_sync
 
 
 @dataclass(frozen=True)

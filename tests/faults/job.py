@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.spark.directory import Directory, open_directory
+from headrace.storage.directory import Directory, open_directory
 
 PROJECT = Path(__file__).parents[2]
 STREAM = "r"

@@ -24,13 +24,14 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
+from headrace.engine.context import Setting
+from headrace.engine.in_process import InProcess
+from headrace.engine.registry import ask
+from headrace.engine.step import Input, Stepper
 from headrace.model.time import SECOND_US
-from headrace.spark.context import ResultFolder, Setting
-from headrace.spark.directory import Directory, prepare
-from headrace.spark.local import InProcess
-from headrace.spark.registry import ask
-from headrace.spark.stepping import Input, Stepper
 from headrace.sql import parse_script
+from headrace.storage.directory import Directory, prepare
+from headrace.storage.records import ResultFolder
 
 STREAM = "CREATE STREAM S (t TIMESTAMP, k BIGINT, x DOUBLE) EVENT TIME t LATENESS '0 s';"
 SEED = 20_260_101
@@ -121,7 +122,7 @@ def run_case(case: Case, root: Path, session: Any = None) -> Iterator[Point]:
 def runner_on(session: Any) -> Any:
     if session is None:
         return InProcess()
-    from headrace.spark.running import OnSpark
+    from headrace.spark.runner import OnSpark
 
     return OnSpark(session)
 
@@ -202,7 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     session = None
     if asked.spark:
-        from headrace.spark.sessions import start_session
+        from headrace.spark.session import start_session
 
         session = start_session()
     found = run_all(cases, known, keep, session)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.model.arrow import to_array
 from headrace.model.schema import Column
-from headrace.planner.sampling import Data
+from headrace.planner.sample import Data
 from tests.faults.sql_grammar import CATALOG
 from tests.oracle.pairs import DECIMALS, TAME, TEXTS, WHOLE, WILD
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.cli.commands.init import FILES
+from headrace.cli.main import main
 from headrace.datasets import generate
-from headrace.service.init import FILES
-from headrace.service.main import main
 from tests.faults.cluster import Cluster, cluster, missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.jvm]

@@ -12,30 +12,31 @@ from uuid import uuid4
 import pytest
 
 from headrace.edge.agent import Agent
-from headrace.edge.exchange import DirectoryExchange
-from headrace.edge.frames import Frame, from_bytes
-from headrace.edge.ledger import EdgeState, Verdict, decide, taken
-from headrace.edge.orders import Orders
-from headrace.edge.running import Mode
-from headrace.edge.sources import FileSource
+from headrace.edge.agent_progress import Mode
+from headrace.edge.file_source import FileSource
 from headrace.edge.spool import Spool
-from headrace.spark.context import ResultFolder, Setting
-from headrace.spark.directory import prepare
-from headrace.spark.edges import Inbox
-from headrace.spark.inputs import Source
-from headrace.spark.local import InProcess
-from headrace.spark.registry import answer_to, ask
-from headrace.spark.stepping import Input, Stepper
+from headrace.engine.context import Setting
+from headrace.engine.edge_inbox import Inbox
+from headrace.engine.in_process import InProcess
+from headrace.engine.registry import answer_to, ask
+from headrace.engine.step import Input, Stepper
+from headrace.inputs import Source
 from headrace.sql import format_stream, parse_query
+from headrace.storage.directory import prepare
+from headrace.storage.records import ResultFolder
+from headrace.wire.exchange import DirectoryExchange
+from headrace.wire.frames import Frame, from_bytes
+from headrace.wire.ledger import EdgeState, Verdict, decide, taken
+from headrace.wire.orders import Orders
 from tests.edge import agents
 from tests.edge.agents import EDGE, QUICK, barred, write_files
 from tests.edge.test_relay import ROWS as RELAY_ROWS
 from tests.edge.test_relay import Place, check_all_arrived
 from tests.edge.test_relay import sent as relay_frames
+from tests.engine.files import CATALOG, LATER, QUERIES, batches, expected, in_order, make_stepper, write_input
+from tests.engine.stories import read_results
 from tests.faults.damage import Case, Matrix, Subject, run_cases
 from tests.oracle.test_kernel import check
-from tests.spark.files import CATALOG, LATER, QUERIES, batches, expected, in_order, make_stepper, write_input
-from tests.spark.stories import read_results
 
 SEED = 20
 FILES = 9

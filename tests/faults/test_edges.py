@@ -20,22 +20,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.edge import sending
+from headrace.edge import sender as sending
 from headrace.edge.agent import Agent
-from headrace.edge.exchange import DirectoryExchange
-from headrace.edge.frames import Frame, Header, from_bytes, to_bytes
-from headrace.edge.ledger import EdgeState, Verdict, decide, taken
-from headrace.edge.orders import Orders
+from headrace.edge.agent_progress import Mode, Pace
+from headrace.edge.file_source import FileSource
 from headrace.edge.relay import Plans, Relay
-from headrace.edge.running import Mode, Pace
-from headrace.edge.sources import FileSource
 from headrace.edge.spool import Spool
+from headrace.inputs import Source
 from headrace.model.errors import DataError
-from headrace.spark import disk
-from headrace.spark.inputs import Source
+from headrace.storage import disk
+from headrace.wire.exchange import DirectoryExchange
+from headrace.wire.frames import Frame, Header, from_bytes, to_bytes
+from headrace.wire.ledger import EdgeState, Verdict, decide, taken
+from headrace.wire.orders import Orders
 from tests.edge.agents import QUERIES, QUICK, STREAM, Running, answers, expected, orders_for, sent_rows, write_files
+from tests.engine.files import CATALOG, SCHEMA
 from tests.kernel.sketches.mutations import mutated
-from tests.spark.files import CATALOG, SCHEMA
 
 EDGES = ("east", "north", "south")
 FILES = 12

@@ -15,19 +15,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.edge.forwarding import needed_columns, work_for
-from headrace.edge.frames import Frame, Header, to_bytes
-from headrace.edge.knowledge import Mark, Reading, Record, position_after
-from headrace.edge.ledger import EdgeState, decide, from_json, taken, to_json
-from headrace.edge.orders import Orders, from_text, to_text
-from headrace.edge.running import Mode
-from headrace.edge.sending import Sender
+from headrace.edge.agent_progress import Mode
+from headrace.edge.edge_state import Mark, Reading, Record, position_after
+from headrace.edge.sender import Sender
 from headrace.edge.spool import Spool
+from headrace.edge.work import needed_columns, work_for
 from headrace.kernel import interchange
+from headrace.kernel.combine import combine
 from headrace.kernel.interchange import Counts, Shipment, pack, unpack
-from headrace.kernel.partials import combine
-from headrace.spark.disk import to_record
-from headrace.spark.inputs import InputFile
+from headrace.model.units import InputFile
+from headrace.storage.disk import to_record
+from headrace.wire.frames import Frame, Header, to_bytes
+from headrace.wire.ledger import EdgeState, decide, from_json, taken, to_json
+from headrace.wire.orders import Orders, from_text, to_text
 from tests.edge.agents import (
     OTHERS,
     QUERIES,
@@ -40,9 +40,9 @@ from tests.edge.agents import (
     upper,
     write_files,
 )
+from tests.engine.files import CATALOG, SCHEMA
 from tests.faults.mutations import mutated_json, mutated_text, survives
 from tests.kernel.sketches.mutations import mutated
-from tests.spark.files import CATALOG, SCHEMA
 
 SHORT = 300
 LONG = pytest.param(20_000, marks=pytest.mark.slow)

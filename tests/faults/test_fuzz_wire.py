@@ -13,16 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.edge.channels import ChannelSource, Connections, Datagrams, Once
-from headrace.edge.decoding import batches_in, lines_in, rows_in
-from headrace.edge.forwarding import work_for
-from headrace.edge.judging import Judge
+from headrace.edge.admission import Judge
+from headrace.edge.socket_rows import batches_in, lines_in, rows_in
+from headrace.edge.socket_sources import ChannelSource, Connections, Datagrams, Once
+from headrace.edge.work import work_for
 from tests.edge.agents import QUERIES, STREAM, orders_for, sent_rows
+from tests.edge.test_file_source import COLUMNS, PATIENCE_S, arrow_stream, json_lines
 from tests.edge.test_hostile_input import BOMBS, LOCAL, arrow_bytes, with_bad_name
-from tests.edge.test_sources import COLUMNS, PATIENCE_S, arrow_stream, json_lines
+from tests.engine.files import CATALOG, SCHEMA
 from tests.faults.mutations import survives
 from tests.kernel.sketches.mutations import mutated
-from tests.spark.files import CATALOG, SCHEMA
 
 SHORT = 1_000
 LONG = pytest.param(30_000, marks=pytest.mark.slow)

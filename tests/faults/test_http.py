@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from headrace.edge import exchange as exchanges
-from headrace.edge.exchange import DirectoryExchange, FullError
-from headrace.edge.frames import Frame, Header, from_bytes, to_bytes
-from headrace.edge.http_exchange import FRAME_TYPE, HttpExchange
 from headrace.model.errors import UsageError
 from headrace.model.time import SECOND_US
-from headrace.service import receiving
-from headrace.service.connections import Limits
-from headrace.service.receiving import Inlet, Server, serve
-from headrace.service.tokens import tokens_of
+from headrace.wire import exchange as exchanges
+from headrace.wire import http_server as receiving
+from headrace.wire.exchange import DirectoryExchange, FullError
+from headrace.wire.frames import Frame, Header, from_bytes, to_bytes
+from headrace.wire.http_client import FRAME_TYPE, HttpExchange
+from headrace.wire.http_limits import Limits
+from headrace.wire.http_server import Inlet, Server, serve
+from headrace.wire.tokens import tokens_of
 
 TOKENS = {"north": "the-token-of-the-north", "south": "the-token-of-the-south"}
 HEAD = b"POST /frames/Trades HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\n" % FRAME_TYPE.encode()

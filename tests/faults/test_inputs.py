@@ -21,14 +21,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.engine.in_process import InProcess
+from headrace.engine.step import Input
 from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, format_timestamp
 from headrace.model.types import MAX_BIGINT, MIN_BIGINT
 from headrace.reference import Interpreter, StepResult
-from headrace.spark.local import InProcess
-from headrace.spark.stepping import Input
 from headrace.sql import parse_query
+from tests.engine.stories import without_sync
 from tests.faults.input_runs import FileRun
-from tests.spark.stories import without_sync
 
 DECLARATION = (
     "CREATE STREAM s (t TIMESTAMP, k STRING, v BIGINT, x DOUBLE, d DECIMAL(12, 3)) EVENT TIME t LATENESS '5 s';"

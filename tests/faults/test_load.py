@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.stories import without_sync
 from tests.faults.load import CASES, Point, curve, growth, main
-from tests.spark.stories import without_sync
 
 
 def test_the_command_runs_every_case_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

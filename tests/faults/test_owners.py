@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark.registry import ask
+from headrace.engine.registry import ask
 from tests.faults.in_process import KEPT_RECORDS, STOP_AT
 from tests.faults.job import FIXED, Asked, Job, Stay, compare
 from tests.faults.processes import process_of

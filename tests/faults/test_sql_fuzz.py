@@ -14,12 +14,12 @@ from types import FrameType
 
 import pytest
 
-from headrace.kernel.answering import plan_for
+from headrace.engine.bounded import plan_for
 from headrace.model.errors import HeadraceError
 from headrace.model.query import Query
 from headrace.model.schema import Stream, Table
-from headrace.planner.encoding import decode, encode
-from headrace.planner.leaves import demand
+from headrace.planner.codec import decode, encode
+from headrace.planner.demand import demand
 from headrace.sql import ScriptReader, digest, format_query, parse_query
 from tests.faults.sql_data import data_of, random_rows
 from tests.faults.sql_grammar import CATALOG, grammatical

@@ -19,16 +19,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace
-from headrace.edge.decoding import rows_in
-from headrace.kernel.conversion import check_schema, convert_table
-from headrace.kernel.frames import columns_of
+from headrace.cli.files import read_relation
+from headrace.edge.socket_rows import rows_in
+from headrace.engine.dataframes import columns_of
+from headrace.inputs import Source, one_file, read_file
+from headrace.inputs.conversion import check_schema, convert_table
 from headrace.model.arrow import plain_values
 from headrace.model.errors import DataError
 from headrace.model.schema import Column, Stream
 from headrace.model.types import ADDRESS, BIGINT, BINARY, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, decimal
-from headrace.service.files import read_relation
-from headrace.spark.inputs import Source, one_file, read_file
-from tests.spark.inputs.samples import read_file as read_units_of
+from tests.inputs.samples import read_file as read_units_of
 
 REFUSED: None = None
 NEW_YORK = ZoneInfo("America/New_York")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli.main import main
 from headrace.datasets import generate
-from headrace.service.main import main
 
 HERE = Path(__file__).parent
 EXAMPLES = sorted(HERE.glob("*.sql"))

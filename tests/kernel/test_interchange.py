@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.answering import Reader, Run, close_all, plan_for
+from headrace.engine.bounded import Reader, Run, close_all, plan_for
 from headrace.kernel.interchange import (
     VERSION,
     Counts,
@@ -27,7 +27,7 @@ from headrace.kernel.interchange import (
 )
 from headrace.model.errors import DataError
 from headrace.model.query import Query
-from headrace.planner.leaves import demand, leaves_of
+from headrace.planner.demand import demand, leaves_of
 from headrace.sql import parse_query
 from tests.oracle.tables import Row
 from tests.oracle.test_kernel import CATALOG, cases, data_of

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headrace.aggregates.partials import KINDS as TRAITS
 from headrace.aggregates.signatures import make_aggregate
-from headrace.kernel.states import KINDS, lower
+from headrace.kernel.states.kinds import KINDS, lower
 from headrace.model.expressions import ColumnRef, Literal
 from headrace.model.types import BIGINT, DOUBLE, DataType
 

@@ -18,7 +18,7 @@ from headrace.aggregates import partials
 from headrace.aggregates.partials import PARTIALS_OF, partials_of
 from headrace.aggregates.signatures import AGGREGATES, TAKE_DISTINCT, make_aggregate
 from headrace.expressions.columns import Evaluated
-from headrace.kernel.states import KINDS, Slots, lower, state_of
+from headrace.kernel.states.kinds import KINDS, Slots, lower, state_of
 from headrace.model.arrow import arrow_type, plain_values
 from headrace.model.expressions import Aggregate, ColumnRef, Expression, Literal
 from headrace.model.types import BIGINT, DOUBLE, NULL, DataType, decimal

@@ -12,8 +12,8 @@ from headrace.kernel.interchange import node_id
 from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, Literal
 from headrace.model.stored import CLASSES, LABELS, TAGS, stable_text
 from headrace.model.types import BIGINT, BOOLEAN, STRING, decimal
-from headrace.planner import encoding  # noqa: F401 - registers all that a plan is made of
-from headrace.planner.nodes import Node
+from headrace.planner import codec as encoding  # noqa: F401 - registers all that a plan is made of
+from headrace.planner.lattice import Node
 from headrace.predicates import Dimension, Predicate
 from headrace.predicates.dimensions import Cut, Kind
 from headrace.windows import Boundaries

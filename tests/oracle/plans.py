@@ -9,15 +9,15 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headrace.model.query import Query
-from headrace.planner.changing import add_query
+from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
-from headrace.planner.leaves import Demand, Leaf, demand, leaves_of, split_by_partial, split_by_window
-from headrace.planner.making import make_plan
-from headrace.planner.nodes import union
+from headrace.planner.demand import Demand, Leaf, demand, leaves_of, split_by_partial, split_by_window
+from headrace.planner.draft import Draft, apart, priced
+from headrace.planner.lattice import union
 from headrace.planner.plan import STREAM, Plan
-from headrace.planner.pricing import Draft, apart, priced
-from headrace.planner.sampling import Data
-from headrace.planner.sampling import draw as draw_rows
+from headrace.planner.plan_changes import add_query
+from headrace.planner.sample import Data
+from headrace.planner.sample import draw as draw_rows
 from headrace.planner.search import Graph
 
 

@@ -16,9 +16,14 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel import answering, computing, fanning, partials, slots, sources
-from headrace.kernel.answering import Reader, Run, close_all
-from headrace.kernel.retaining import Retained
+from headrace.engine import bounded as answering
+from headrace.engine.bounded import Reader, Run, close_all
+from headrace.kernel import combine as partials
+from headrace.kernel import slots
+from headrace.kernel.close.retained import Retained
+from headrace.kernel.level1 import fan_out as fanning
+from headrace.kernel.level1 import fold as computing
+from headrace.kernel.level1 import rows as sources
 from headrace.model.query import Output, Query
 from headrace.planner.plan import Plan
 from headrace.reference import Interpreter

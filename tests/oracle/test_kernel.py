@@ -10,17 +10,17 @@ import pyarrow as pa
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.answering import Answers, answer
-from headrace.kernel.closing import Closed
+from headrace.engine.bounded import Answers, answer
+from headrace.kernel.close.windows import Closed
 from headrace.model.arrow import arrow_type, plain_values
 from headrace.model.expressions import Aggregate, Call, Expression
 from headrace.model.query import Output, Query
 from headrace.model.types import DOUBLE
-from headrace.planner.changing import add_query
+from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
-from headrace.planner.leaves import demand
-from headrace.planner.making import make_plan
-from headrace.planner.sampling import Data, draw
+from headrace.planner.demand import demand
+from headrace.planner.plan_changes import add_query
+from headrace.planner.sample import Data, draw
 from headrace.reference import Interpreter
 from headrace.sql import parse_query, parse_script
 from tests.oracle.plans import plans

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from headrace.cli.files import read_relation
 from headrace.datasets import generate, workload
-from headrace.kernel.answering import answer
+from headrace.engine.bounded import answer
 from headrace.model.arrow import plain_values, to_rows
-from headrace.planner.sampling import Data
+from headrace.planner.sample import Data
 from headrace.reference import Interpreter
-from headrace.service.files import read_relation
 from headrace.sql import Script, parse_script
 from tests.oracle.values import canonical
 

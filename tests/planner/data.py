@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from headrace.datasets import workload
 from headrace.planner.cost import Constants, Cost
-from headrace.planner.leaves import Demand, demand
-from headrace.planner.sampling import Data, draw
+from headrace.planner.demand import Demand, demand
+from headrace.planner.sample import Data, draw
 from headrace.sql import Script, parse_script
 
 STREAM = "CREATE STREAM S (t TIMESTAMP, a BIGINT, b BIGINT, c BIGINT, d DOUBLE) EVENT TIME t;\n"

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.planner.coverage import Coverage
-from headrace.planner.nodes import union
+from headrace.planner.lattice import union
 from headrace.planner.search import Graph, mixed
-from tests.planner.test_nodes import node, queries
+from tests.planner.test_lattice import node, queries
 
 
 @given(st.lists(queries, min_size=2, max_size=5), st.data())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.bench.execution import NodeRun, run_plan
+from benchmarks.execution import NodeRun, run_plan
+from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
+from headrace.planner.draft import draft
 from headrace.planner.drift import Drift, observe, replan, rest, watch
-from headrace.planner.making import make_plan
 from headrace.planner.plan import Plan
-from headrace.planner.pricing import draft
-from headrace.planner.sampling import draw
+from headrace.planner.sample import draw
 from headrace.planner.statistics import Sample
 from tests.planner.data import demands_of, script_of, stream_data
 

@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 
-from headrace.planner.making import make_plan
+from headrace.planner.construction import make_plan
 from tests.planner.data import cost_of, demands_of, script_of, stream_data
 
 THERE = """

@@ -9,17 +9,17 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.bench.execution import run_plan
+from benchmarks.execution import run_plan
+from headrace.planner.construction import make_plan
 from headrace.planner.cost import FOR_EDGES, Constants
-from headrace.planner.leaves import Demand, demand, leaves_of, split_by_partial
-from headrace.planner.making import make_plan
+from headrace.planner.demand import Demand, demand, leaves_of, split_by_partial
 from headrace.planner.plan import STREAM, Plan, route
-from headrace.planner.sampling import draw
+from headrace.planner.sample import draw
 from headrace.planner.statistics import Sample
 from headrace.sql import Script
 from headrace.windows import Boundaries
 from tests.planner.data import cost_of, demands_of, script_of, stream_data
-from tests.planner.test_nodes import atoms, window_texts
+from tests.planner.test_lattice import atoms, window_texts
 
 CHEAP_TO_COMPUTE = Constants(node_ns=1.0, leaf_ns=1.0, ship_row_ns=1_000.0)
 CHEAP_TO_SHIP = Constants(node_ns=1_000.0, leaf_ns=1_000.0, ship_row_ns=0.1, ship_byte_ns=0.0)

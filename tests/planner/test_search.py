@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.exhaustive import optimum
 from headrace.aggregates.partials import Partial
-from headrace.bench.exhaustive import optimum
 from headrace.model.expressions import ColumnRef
 from headrace.model.types import BIGINT
-from headrace.planner.nodes import EVERYTHING, Node
+from headrace.planner.lattice import EVERYTHING, Node
 from headrace.planner.search import ArcCost, Effort, search
 from headrace.windows import Boundaries
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.expressions.evaluation import Evaluation
-from headrace.planner.leaves import demand, leaves_of
-from headrace.planner.nodes import Node, union
+from headrace.planner.demand import demand, leaves_of
+from headrace.planner.lattice import Node, union
 from headrace.planner.statistics import Sample, distinct_estimate, meeting_estimate
 from headrace.sql import parse_script
 

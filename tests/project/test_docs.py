@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import rich_click as click
 
-from headrace.service.main import COMMANDS, cli, load_command
+from benchmarks.commands.main import bench
+from headrace.cli.main import COMMANDS, cli, load_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,7 +36,7 @@ def all_options() -> list[tuple[str, str]]:
     found = list(options_of(cli, "headrace"))
     for name in written:
         found += options_of(load_command(name), f"headrace {name}")
-    return found
+    return [*found, *options_of(bench, "python -m benchmarks")]
 
 
 @pytest.mark.parametrize(("command", "option"), all_options())

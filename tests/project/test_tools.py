@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.service.doctor import SUPPORTED_JAVA, SUPPORTED_PYTHON
+from headrace.cli.commands.doctor import SUPPORTED_JAVA, SUPPORTED_PYTHON
 
 ROOT = Path(__file__).parents[2]
 CHECK_TOOLS = ROOT / "scripts" / "check-tools"

@@ -13,7 +13,7 @@ import pytest
 
 import headrace
 from headrace.model.errors import DataError, HeadraceError, UsageError
-from tests.spark.files import CATALOG, LATER, QUERIES, SCHEMA, batches, check_results, expected, write_input
+from tests.engine.files import CATALOG, LATER, QUERIES, SCHEMA, batches, check_results, expected, write_input
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +126,7 @@ def test_what_a_session_lacks_is_reported_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The session of these tests is one that was handed in."""
-    from headrace.spark import sessions
+    from headrace.spark import session as sessions
 
     monkeypatch.setattr(sessions, "REPORTED", set())
     engine = engine_over(spark, tmp_path)

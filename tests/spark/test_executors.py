@@ -13,12 +13,13 @@ import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf
 
+from headrace.engine.context import Setting, step_of
 from headrace.model.errors import UsageError
-from headrace.spark import executors, sessions
-from headrace.spark.context import Setting, step_of
+from headrace.spark import executors
+from headrace.spark import session as sessions
 from headrace.spark.executors import Activity, IdleJob, Reports, is_local, no_executor, wait_for_cores
-from headrace.spark.records import Attempt
-from tests.spark.files import CATALOG
+from headrace.storage.records import Attempt
+from tests.engine.files import CATALOG
 
 WAITS = Activity(executors=0, stages=1, tasks=0)
 WORKS = Activity(executors=2, stages=1, tasks=4)

@@ -57,7 +57,7 @@ def test_a_spark_of_ones_own_may_choose_its_java(tmp_path: Path) -> None:
 
 def test_without_java_a_session_says_so_and_nothing_else() -> None:
     """In a process of its own: this one may have a JVM."""
-    script = "from headrace.spark.sessions import start_session; start_session('local[1]')"
+    script = "from headrace.spark.session import start_session; start_session('local[1]')"
     environment = {**os.environ, "JAVA_HOME": "/nonexistent"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.boundary_heap import BoundaryHeap
 from headrace.model.windows import AnyWindow, Interval, SlicedWindow, Window
 from headrace.windows import (
     Boundaries,
-    BoundaryHeap,
     boundaries_between,
     compose,
     covered,

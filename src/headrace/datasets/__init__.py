@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 
 from headrace.datasets import netflow, packets, syn, trades
-from headrace.datasets.generating import EPOCH, MICROSECOND, Layout, Progress, Summary, write_dataset
+from headrace.datasets.generation import EPOCH, MICROSECOND, Layout, Progress, Summary, write_dataset
 from headrace.datasets.kinds import Kind, Recipe
 from headrace.datasets.workloads import WORKLOADS, Workload, workload
 from headrace.model.errors import UsageError

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from headrace.datasets.drawing import Integers
+from headrace.datasets.random_values import Integers
 
 CHUNK_ROWS = 1 << 18
 """Rows made at a time; part of what a seed means, so it is not an option."""

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
-from headrace.datasets.drawing import Booleans, Codes, Integers, Weighted, dotted, generator, partition, sample
+from headrace.datasets.files import TIMESTAMP
 from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
-from headrace.datasets.writing import TIMESTAMP
+from headrace.datasets.random_values import Booleans, Codes, Integers, Weighted, dotted, generator, partition, sample
 
 SCHEMA_SQL = """\
 CREATE STREAM Flows (

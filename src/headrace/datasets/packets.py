@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from headrace.datasets.drawing import Codes, Integers, Weighted, dotted, generator, hosts, partition, sample
 from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
+from headrace.datasets.random_values import Codes, Integers, Weighted, dotted, generator, hosts, partition, sample
 
 SCHEMA_SQL = """\
 CREATE STREAM Packets (

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from headrace.datasets.drawing import Weighted, dotted, generator, hosts
 from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
+from headrace.datasets.random_values import Weighted, dotted, generator, hosts
 
 SCHEMA_SQL = """\
 CREATE STREAM Snort (Time TIMESTAMP, SrcIP ADDRESS) EVENT TIME Time LATENESS '5 s';

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
-from headrace.datasets.drawing import Codes, Floats, Integers, Weighted, bell, generator, sample
 from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
+from headrace.datasets.random_values import Codes, Floats, Integers, Weighted, bell, generator, sample
 
 SCHEMA_SQL = """\
 CREATE STREAM Trades (Time TIMESTAMP, Symbol STRING, Price DOUBLE, Vol BIGINT) EVENT TIME Time LATENESS '5 s';

@@ -12,20 +12,20 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from headrace.edge.exchange import Exchange
-from headrace.edge.following import Asked, Following
-from headrace.edge.forwarding import MOST_SENT_BYTES, Work, needed_columns, packed, work_for
-from headrace.edge.frames import Frame, Header, Position, Rows
+from headrace.edge.admission import Judge
+from headrace.edge.agent_progress import Mode, Pace, Progress
+from headrace.edge.edge_state import Mark, Record, position_after
+from headrace.edge.file_source import RowSource, Tell
 from headrace.edge.intake import Intake, Refused, add
-from headrace.edge.judging import Judge
-from headrace.edge.knowledge import Mark, Record, position_after
-from headrace.edge.running import Mode, Pace, Progress
-from headrace.edge.sending import Sender
-from headrace.edge.sources import RowSource, Tell
+from headrace.edge.orders_poll import Asked, Following
+from headrace.edge.sender import Sender
 from headrace.edge.spool import Spool
+from headrace.edge.work import MOST_SENT_BYTES, Work, needed_columns, packed, work_for
 from headrace.model.errors import DataError, HeadraceError, UsageError
 from headrace.model.schema import Catalog, Stream
 from headrace.model.time import format_timestamp
+from headrace.wire.exchange import Exchange
+from headrace.wire.frames import Frame, Header, Position, Rows
 
 TAKEN_S = 0.1
 """How long the source is waited for before the agent looks around."""

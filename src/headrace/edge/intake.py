@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.inputs import Rows
+from headrace.inputs.source import Declaration
 from headrace.model.arrow import conform
 from headrace.model.schema import Stream
-from headrace.spark.inputs import Rows
-from headrace.spark.inputs.units import Declaration
 
 MAX_REASONS = 16
 """Told apart; rows that are bad for more reasons are counted together."""

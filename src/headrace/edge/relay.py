@@ -15,10 +15,20 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.aggregates.registered import KIND, REGISTERED
-from headrace.edge.checking import check_partials, check_rows
-from headrace.edge.exchange import DirectoryExchange, Exchange, header_of
-from headrace.edge.frames import (
+from headrace.aggregates.registry import KIND, REGISTERED
+from headrace.edge.edge_state import Record
+from headrace.edge.spool import Spool
+from headrace.kernel.combine import NodePartials, combine
+from headrace.kernel.interchange import pack
+from headrace.model.errors import UsageError
+from headrace.model.schema import Stream
+from headrace.planner.codec import decode, digest_of, encode
+from headrace.planner.lattice import Node
+from headrace.planner.plan import Plan
+from headrace.storage.disk import DamagedError, digest, make_folder, read_file, write_file
+from headrace.wire.exchange import DirectoryExchange, Exchange, header_of
+from headrace.wire.frame_checks import check_partials, check_rows
+from headrace.wire.frames import (
     MIN_PLAIN_BYTES,
     MOST_BYTES,
     Frame,
@@ -32,18 +42,8 @@ from headrace.edge.frames import (
     plain_bytes,
     to_bytes,
 )
-from headrace.edge.knowledge import Record
-from headrace.edge.ledger import BEGINNING, EdgeState, Ledger, Verdict, decide, from_json, latest, taken, to_json
-from headrace.edge.orders import Orders
-from headrace.edge.spool import Spool
-from headrace.kernel.interchange import pack
-from headrace.kernel.partials import NodePartials, combine
-from headrace.model.errors import UsageError
-from headrace.model.schema import Stream
-from headrace.planner.encoding import decode, digest_of, encode
-from headrace.planner.nodes import Node
-from headrace.planner.plan import Plan
-from headrace.spark.disk import DamagedError, digest, make_folder, read_file, write_file
+from headrace.wire.ledger import BEGINNING, EdgeState, Ledger, Verdict, decide, from_json, latest, taken, to_json
+from headrace.wire.orders import Orders
 
 MOST_TAKEN_BYTES = MOST_BYTES // 2
 """Of the frames that become one, unless one of them is larger."""

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-from headrace.edge.frames import Header, is_count
-from headrace.edge.knowledge import Known, Record, known_from, record_from
+from headrace.edge.edge_state import Known, Record, known_from, record_from
 from headrace.model.errors import UsageError
-from headrace.spark.disk import (
+from headrace.storage.disk import (
     TEMPORARY,
     DamagedError,
     digest,
@@ -35,6 +34,7 @@ from headrace.spark.disk import (
     translated,
     write_file,
 )
+from headrace.wire.frames import Header, is_count
 
 SUFFIX = ".spooled"
 SETTLED_EVERY = 16

@@ -29,6 +29,7 @@ from headrace.expressions.columns import (
     settled,
     united,
 )
+from headrace.expressions.decimal_rounding import decimal_as_written, scaled_as_written
 from headrace.expressions.kernels_decimals import (
     WIDE_DIGITS,
     as_double,
@@ -39,7 +40,6 @@ from headrace.expressions.kernels_decimals import (
     widened,
 )
 from headrace.expressions.kernels_numbers import to_whole
-from headrace.expressions.written import decimal_as_written, scaled_as_written
 from headrace.model.address import parse_address
 from headrace.model.expressions import Call
 from headrace.model.time import parse_timestamp

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headrace.kernel.compiling import compiled
+from headrace.kernel.jit import compiled
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int32]

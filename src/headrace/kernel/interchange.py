@@ -17,13 +17,13 @@ from types import NoneType
 import numpy as np
 import pyarrow as pa
 
-from headrace.kernel.partials import NodePartials, ordered_groups, ordered_partials
-from headrace.kernel.states import state_of
+from headrace.kernel.combine import NodePartials, ordered_groups, ordered_partials
+from headrace.kernel.states.kinds import state_of
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.errors import DataError
 from headrace.model.stored import stable_text
 from headrace.model.types import TIMESTAMP
-from headrace.planner.nodes import Node
+from headrace.planner.lattice import Node
 
 VERSION = 2
 HEADER = b"headrace.interchange"

@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 
 from headrace.aggregates.partials import partials_of
 from headrace.expressions.evaluation import Evaluation
-from headrace.kernel.partials import Integers
-from headrace.kernel.states_sketches import STORED
+from headrace.kernel.combine import Integers
+from headrace.kernel.states.sketches import STORED
 from headrace.model.expressions import Aggregate, Call, Expression
 from headrace.model.query import Query
 from headrace.model.types import BINARY
 from headrace.model.windows import AnyWindow, Window
-from headrace.planner.leaves import demand, matched, plan_terms
-from headrace.planner.nodes import is_matched
+from headrace.planner.demand import demand, matched, plan_terms
+from headrace.planner.lattice import is_matched
 from headrace.windows import bounds_of, instances_of
 
 Mask = npt.NDArray[np.bool_]

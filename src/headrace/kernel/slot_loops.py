@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headrace.kernel.compiling import compiled
+from headrace.kernel.jit import compiled
 
 Integers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32] | Integers

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from headrace.aggregates.partials import MEETING_PLACES, SIZES, Partial, Ways
 from headrace.model.expressions import Call, Expression, walk
 from headrace.model.windows import AnyWindow, Window
-from headrace.planner.leaves import Demand, Leaf
-from headrace.planner.nodes import EVERYTHING, MOST_CELLS, Node, is_matched
+from headrace.planner.demand import Demand, Leaf
+from headrace.planner.lattice import EVERYTHING, MOST_CELLS, Node, is_matched
 from headrace.planner.statistics import Sample
 from headrace.predicates import Predicate
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headrace.model.expressions import Expression
-from headrace.planner.nodes import EVERYTHING, Node, is_function_of
+from headrace.planner.lattice import EVERYTHING, Node, is_function_of
 from headrace.predicates import Dimension, Kind, Predicate, implies
 from headrace.windows import Boundaries
 

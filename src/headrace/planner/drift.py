@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from headrace.planner.construction import make_plan
 from headrace.planner.cost import Cost
-from headrace.planner.making import make_plan
+from headrace.planner.draft import draft, priced
 from headrace.planner.plan import Plan
-from headrace.planner.pricing import draft, priced
 from headrace.planner.search import Effort
 
 WEIGHT = 0.4

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from headrace.aggregates.partials import Partial
 from headrace.model.stored import stored
-from headrace.planner.leaves import Ask, Demand, Leaf, make_leaf
-from headrace.planner.nodes import Node, contains_boundaries
+from headrace.planner.demand import Ask, Demand, Leaf, make_leaf
+from headrace.planner.lattice import Node, contains_boundaries
 from headrace.windows import compose, paired
 
 STREAM = -1

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from headrace.planner.coverage import Coverage, Profile
-from headrace.planner.nodes import MOST_CELLS, Node, union
+from headrace.planner.lattice import MOST_CELLS, Node, union
 from headrace.planner.plan import STREAM
 from headrace.planner.steiner import Costs, steiner_tree
 

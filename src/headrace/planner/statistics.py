@@ -15,7 +15,7 @@ from headrace.expressions.evaluation import Evaluation
 from headrace.model.expressions import Expression
 from headrace.model.stored import stable_text
 from headrace.model.time import SECOND_US
-from headrace.planner.nodes import EVERYTHING, Node, is_matched
+from headrace.planner.lattice import EVERYTHING, Node, is_matched
 from headrace.predicates import Dimension, Predicate
 from headrace.windows import Boundaries, slices_holding
 

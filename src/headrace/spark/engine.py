@@ -14,35 +14,36 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.aggregates.registered import with_functions
+from headrace.aggregates.registry import with_functions
 from headrace.aggregates.user import DeclaredAggregate
-from headrace.edge.exchange import DirectoryExchange
-from headrace.kernel.closing import MAX_RESULT_ROWS
-from headrace.kernel.conversion import check_schema, convert_whole
-from headrace.kernel.frames import columns_of, telling_of, unread_columns
+from headrace.engine.chain import Chain, Upstream, has_readers, prepare_results
+from headrace.engine.context import Setting
+from headrace.engine.dataframes import columns_of, telling_of, unread_columns
+from headrace.engine.edge_inbox import PUSHES, Inbox
+from headrace.engine.pipeline import Pipeline
+from headrace.engine.registry import Quotas, check_name, check_stream_name
+from headrace.engine.sinks.sinks import Sink, make_sink
+from headrace.engine.step import Stepper
+from headrace.engine.step_input import STEP_BYTES
+from headrace.inputs import Source, list_files, read_table
+from headrace.inputs.conversion import check_schema, convert_whole
+from headrace.kernel.close.windows import MAX_RESULT_ROWS
 from headrace.model.chaining import place_of
 from headrace.model.errors import DataError, HeadraceError, UsageError
 from headrace.model.naming import same_name
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Stream, Table, UserFunction
 from headrace.model.time import parse_duration
-from headrace.spark.chaining import Chain, Upstream, has_readers, prepare_results
-from headrace.spark.context import ResultFolder, Setting
-from headrace.spark.directory import Beginning, open_directory, prepare, read_format
-from headrace.spark.disk import local_path
-from headrace.spark.edges import PUSHES, Inbox
+from headrace.spark.dataframes import empty
 from headrace.spark.executors import wait_for_cores
-from headrace.spark.frames import empty
-from headrace.spark.inputs import Source, list_files, read_table
-from headrace.spark.pipeline import Pipeline
-from headrace.spark.registry import Quotas, check_name, check_stream_name
 from headrace.spark.run import Run
-from headrace.spark.running import OnSpark
-from headrace.spark.sessions import report_lacking
-from headrace.spark.sinks import Sink, make_sink
-from headrace.spark.stepping import Stepper
-from headrace.spark.taking import STEP_BYTES
+from headrace.spark.runner import OnSpark
+from headrace.spark.session import report_lacking
 from headrace.sql import format_stream, parse_next, parse_script
+from headrace.storage.directory import Beginning, open_directory, prepare, read_format
+from headrace.storage.disk import local_path
+from headrace.storage.records import ResultFolder
+from headrace.wire.exchange import DirectoryExchange
 
 LOG = logging.getLogger(__name__)
 PathText = str | PathLike[str]

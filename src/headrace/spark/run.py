@@ -11,17 +11,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.engine.chain import Chain, prepare_results
+from headrace.engine.pipeline import Pipeline
+from headrace.engine.progress import Progress
+from headrace.engine.registry import answer_to, ask
+from headrace.engine.step import Input
 from headrace.model.arrow import from_rows
 from headrace.model.chaining import place_of
 from headrace.model.errors import UsageError, nearest
-from headrace.spark.batches import StreamingFrame
-from headrace.spark.chaining import Chain, prepare_results
-from headrace.spark.directory import Directory, open_directory
-from headrace.spark.pipeline import Pipeline
-from headrace.spark.progress import Progress
-from headrace.spark.registry import answer_to, ask
-from headrace.spark.stepping import Input
+from headrace.spark.streaming import StreamingFrame
 from headrace.sql import parse_next
+from headrace.storage.directory import Directory, open_directory
 
 ANSWER_S = 60.0
 POLL_S = 0.02

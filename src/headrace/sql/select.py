@@ -32,7 +32,7 @@ from headrace.sql.scope import WINDOW_NAMES, Named, Scope
 from headrace.sql.spots import Spots, allow
 from headrace.sql.stock import stock_parse
 from headrace.sql.tokens import check_limits
-from headrace.sql.windowing import WindowReader
+from headrace.sql.window_clauses import WindowReader
 
 MAX_LIMIT = 1_000_000
 CLAUSES = ("expressions", "from_", "joins", "where", "group", "having", "order", "limit")

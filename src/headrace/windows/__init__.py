@@ -1,14 +1,12 @@
 """Boundaries, paired and paned windows, their composition, and which slices make a window."""
 
 from headrace.windows.boundaries import Boundaries, boundaries_between, compose, paired, paned, slice_vector
-from headrace.windows.heap import BoundaryHeap
 from headrace.windows.instances import bounds_of, instances_ending, instances_of, last_ending
-from headrace.windows.pace import slices_per_hour
+from headrace.windows.slice_rate import slices_per_hour
 from headrace.windows.slices import Slices, covered, horizon, inside, slices_between, slices_holding
 
 __all__ = [
     "Boundaries",
-    "BoundaryHeap",
     "Slices",
     "boundaries_between",
     "bounds_of",

@@ -15,7 +15,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from headrace.kernel.sketches.packing import STATE
+from headrace.kernel.sketches.packed_bytes import STATE
 from headrace.model.errors import DataError
 from headrace.model.types import MAX_BIGINT
 

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from headrace.kernel.fold_loops import Doubles, Integers
-from headrace.kernel.sketches import buckets, gk, kll
-from headrace.kernel.sketches.packing import STATE
-from headrace.kernel.states_columns import Columns, Slots
+from benchmarks.sketches import gk
+from headrace.kernel.sketches import buckets, kll
+from headrace.kernel.sketches.packed_bytes import STATE
+from headrace.kernel.states.columns import Columns, Slots
+from headrace.kernel.states.fold_loops import Doubles, Integers
 
 NAN, INF, LEAST = math.nan, math.inf, 5e-324
 ROWS, PARTS = 100_000, 1_000

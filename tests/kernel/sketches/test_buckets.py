@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.fold_loops import Doubles
 from headrace.kernel.sketches import buckets
 from headrace.kernel.sketches.buckets import Buckets, Cuts
-from headrace.kernel.sketches.packing import STATE
+from headrace.kernel.sketches.packed_bytes import STATE
+from headrace.kernel.states.fold_loops import Doubles
 from headrace.model.errors import DataError
 from tests.kernel.sketches.mutations import attack, changed, check_refused, check_survived, needs_limit
 from tests.kernel.sketches.quantile_cases import (

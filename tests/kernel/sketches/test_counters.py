@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from headrace.kernel.sketches.counters import Counters, compressed, hitters, top
 from headrace.kernel.sketches.items import coded
-from headrace.kernel.sketches.packing import STATE
+from headrace.kernel.sketches.packed_bytes import STATE
 from headrace.model.arrow import arrow_type
 from headrace.model.errors import DataError, HeadraceError
 from headrace.model.types import BIGINT, MAX_BIGINT, DataType, decimal

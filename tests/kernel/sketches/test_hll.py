@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.kernel.sketches.hll import Hll, coupons_of
-from headrace.kernel.states_columns import Columns, Slots
+from headrace.kernel.states.columns import Columns, Slots
 from headrace.model.types import BIGINT
 from tests.kernel.sketches.mutations import attack, changed, check_refused, check_survived, needs_limit
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.kernel.sketches import kll
 from headrace.kernel.sketches.kll import ERROR, Kll
-from headrace.kernel.sketches.packing import STATE
+from headrace.kernel.sketches.packed_bytes import STATE
 from headrace.model.errors import DataError
 from tests.kernel.sketches.mutations import attack, changed, check_refused, check_survived, needs_limit
 from tests.kernel.sketches.quantile_cases import (

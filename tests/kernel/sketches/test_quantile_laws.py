@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.kernel.sketches.packing import STATE
+from headrace.kernel.sketches.packed_bytes import STATE
 from tests.kernel.sketches.quantile_cases import FRACTIONS, INF, INPUTS, NAN, SUBJECTS, Subject
 
 subjects = pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS)

@@ -8,7 +8,7 @@ from math import exp, prod
 
 from hypothesis import strategies as st
 
-from headrace.planner.phantoms.feeding import Relation, unions
+from headrace.planner.phantoms.relations import Relation, unions
 from headrace.planner.phantoms.sizes import Sizes
 
 PAPER_GROUPS = {1: 552.0, 2: 1846.0, 3: 2117.0, 4: 2837.0}

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.planner.phantoms.configuration import Configuration
-from headrace.planner.phantoms.feeding import Relation
+from headrace.planner.phantoms.relations import Relation
 
 Places = npt.NDArray[np.int64]
 

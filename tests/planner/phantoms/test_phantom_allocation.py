@@ -13,8 +13,8 @@ from headrace.planner.phantoms.allocation import ALLOCATIONS, supernode_linear, 
 from headrace.planner.phantoms.collisions import SLOPE
 from headrace.planner.phantoms.costs import Prices, maintenance
 from headrace.planner.phantoms.exhaustive import all_layouts, best_entries, best_on_grid
-from headrace.planner.phantoms.feeding import feeding_graph
 from headrace.planner.phantoms.layout import Layout, layout_of
+from headrace.planner.phantoms.relations import feeding_graph
 from headrace.planner.phantoms.sizes import Sizes
 from tests.planner.phantoms.instances import PAPER_UNITS, Instance, instances, paper_sizes, relation
 

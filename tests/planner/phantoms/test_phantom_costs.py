@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headrace.planner.phantoms.choosing import choose
+from headrace.planner.phantoms.choice import choose
 from headrace.planner.phantoms.collisions import precise
 from headrace.planner.phantoms.configuration import Configuration, Table
 from headrace.planner.phantoms.costs import Prices, bytes_of, cost
-from headrace.planner.phantoms.feeding import unions
 from headrace.planner.phantoms.layout import layout_for
+from headrace.planner.phantoms.relations import unions
 from headrace.planner.phantoms.sizes import Sizes
 from tests.planner.phantoms.instances import PAPER_QUERIES, relation
 from tests.planner.phantoms.simulation import Stream, simulate, uniform

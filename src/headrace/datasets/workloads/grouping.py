@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headrace.datasets.drawing import generator
 from headrace.datasets.netflow import KIND
+from headrace.datasets.random_values import generator
 from headrace.datasets.workloads.nfc import grouped
 from headrace.datasets.workloads.scripts import Query, Window, Workload, numbered
 

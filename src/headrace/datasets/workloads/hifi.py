@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.datasets.drawing import generator
+from headrace.datasets.random_values import generator
 from headrace.datasets.syn import KIND
 from headrace.datasets.workloads.scripts import Query, Window, Workload, numbered, select
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from headrace.datasets.drawing import generator
+from headrace.datasets.random_values import generator
 from headrace.datasets.trades import KIND
 from headrace.datasets.workloads.scripts import Query, Window, Workload, numbered, select
 from headrace.model.errors import UsageError

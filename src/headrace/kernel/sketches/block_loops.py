@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.kernel.compiling import compiled
-from headrace.kernel.fold_loops import Doubles, Flags, Integers
+from headrace.kernel.jit import compiled
+from headrace.kernel.states.fold_loops import Doubles, Flags, Integers
 
 
 @compiled

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.kernel.fold_loops import Doubles, Integers
 from headrace.kernel.sketches.block_loops import count_values, place_values
-from headrace.kernel.sketches.packing import offsets_of
-from headrace.kernel.states_columns import Slots, counted, numbers, readable
+from headrace.kernel.sketches.packed_bytes import offsets_of
+from headrace.kernel.states.columns import Slots, counted, numbers, readable
+from headrace.kernel.states.fold_loops import Doubles, Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,11 +16,11 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from headrace.kernel.fold_loops import Doubles, Flags, Integers
 from headrace.kernel.sketches import buckets_loops as loops
-from headrace.kernel.sketches.packing import STATE, Bytes, expect_good, offsets_of, opened, packed, refuse
+from headrace.kernel.sketches.packed_bytes import STATE, Bytes, expect_good, offsets_of, opened, packed, refuse
 from headrace.kernel.sketches.quantile_states import answers_at, check_totals
-from headrace.kernel.states_columns import Columns, Slots, counted, numbers, readable
+from headrace.kernel.states.columns import Columns, Slots, counted, numbers, readable
+from headrace.kernel.states.fold_loops import Doubles, Flags, Integers
 
 WHAT = "bucket sketch"
 MOST_PARTS = 1 << 10

@@ -30,8 +30,8 @@ from headrace.kernel.sketches.items import (
     kind_of,
     recoded,
 )
-from headrace.kernel.sketches.packing import STATE, Bytes, Offsets, expect_good, offsets_of, opened, packed, refuse
-from headrace.kernel.states_columns import Columns, Slots, counted, readable
+from headrace.kernel.sketches.packed_bytes import STATE, Bytes, Offsets, expect_good, offsets_of, opened, packed, refuse
+from headrace.kernel.states.columns import Columns, Slots, counted, readable
 from headrace.model.errors import UsageError
 from headrace.model.types import MAX_BIGINT, DataType
 

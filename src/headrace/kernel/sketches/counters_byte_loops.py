@@ -7,11 +7,11 @@ items in ascending order. The header: version, three bytes for the type, the num
 
 from __future__ import annotations
 
-from headrace.kernel.compiling import compiled
-from headrace.kernel.fold_loops import Integers
+from headrace.kernel.jit import compiled
 from headrace.kernel.sketches.counters_loops import add_up
-from headrace.kernel.sketches.packing import Bytes, Offsets
-from headrace.kernel.sketches.packing_loops import copy, number, put_number
+from headrace.kernel.sketches.packed_byte_loops import copy, number, put_number
+from headrace.kernel.sketches.packed_bytes import Bytes, Offsets
+from headrace.kernel.states.fold_loops import Integers
 
 VERSION = 1
 HEADER = 24

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.kernel.compiling import compiled
+from headrace.kernel.jit import compiled
 from headrace.kernel.slot_loops import place_of
 
 Integers = NDArray[np.int64]

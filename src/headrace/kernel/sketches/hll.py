@@ -24,13 +24,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.expressions.columns import canonical
-from headrace.kernel.fold_loops import Doubles, Integers
 from headrace.kernel.sketches.hll_form import DENSE, HLL_START, LIST_BITS, MAX_VALUE, SET_START
 from headrace.kernel.sketches.hll_loops import count_coupons, fold_coupons, merge_states, order_coupons
-from headrace.kernel.sketches.hll_reading_loops import check_states, count_registers
+from headrace.kernel.sketches.hll_read_loops import check_states, count_registers
 from headrace.kernel.sketches.murmur_loops import Bytes, Coupons, long_coupons, string_coupons, wide_coupons
-from headrace.kernel.sketches.packing import STATE, Offsets, expect_good, opened, packed
-from headrace.kernel.states_columns import Columns, Slots, counted, numbers, readable
+from headrace.kernel.sketches.packed_bytes import STATE, Offsets, expect_good, opened, packed
+from headrace.kernel.states.columns import Columns, Slots, counted, numbers, readable
+from headrace.kernel.states.fold_loops import Doubles, Integers
 from headrace.kernel.strings import buffers
 from headrace.model.types import DataType
 

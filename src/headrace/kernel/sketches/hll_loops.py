@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.kernel.compiling import compiled
-from headrace.kernel.fold_loops import Integers
+from headrace.kernel.jit import compiled
 from headrace.kernel.sketches.hll_form import DENSE, ESCAPED, HLL_4, HLL_8, HLL_START, KEY_BITS, Number, Words
-from headrace.kernel.sketches.hll_reading_loops import read_coupons, register_in, word_in
-from headrace.kernel.sketches.hll_writing_loops import write_coupons, write_registers
+from headrace.kernel.sketches.hll_read_loops import read_coupons, register_in, word_in
+from headrace.kernel.sketches.hll_write_loops import write_coupons, write_registers
 from headrace.kernel.sketches.murmur_loops import Bytes, Coupons
+from headrace.kernel.states.fold_loops import Integers
 
 Places = NDArray[np.uint64]
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.expressions.columns import canonical, raw
-from headrace.kernel.sketches.packing import Bytes, Offsets, opened
-from headrace.kernel.states_columns import ranked, readable
+from headrace.kernel.sketches.packed_bytes import Bytes, Offsets, opened
+from headrace.kernel.states.columns import ranked, readable
 from headrace.model.arrow import ADDRESS_BYTES, arrow_type
 from headrace.model.errors import UnsupportedError
 from headrace.model.types import MAX_BIGINT, MAX_DECIMAL_DIGITS, TIMESTAMP

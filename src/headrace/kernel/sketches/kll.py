@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.kernel.fold_loops import Doubles, Integers
 from headrace.kernel.sketches import kll_byte_loops as byte_loops
 from headrace.kernel.sketches import kll_loops as loops
 from headrace.kernel.sketches.block_loops import block_extremes, place_runs
 from headrace.kernel.sketches.blocks import Layout, laid_out, sort_each
-from headrace.kernel.sketches.packing import STATE, Bytes, Offsets, expect_good, offsets_of, opened, packed
+from headrace.kernel.sketches.packed_bytes import STATE, Bytes, Offsets, expect_good, offsets_of, opened, packed
 from headrace.kernel.sketches.quantile_states import answers_at
-from headrace.kernel.states_columns import Columns, Slots, readable
+from headrace.kernel.states.columns import Columns, Slots, readable
+from headrace.kernel.states.fold_loops import Doubles, Integers
 
 WHAT = "KLL sketch of doubles"
 ERROR = 0.01

@@ -10,12 +10,12 @@ import math
 
 import numpy as np
 
-from headrace.kernel.compiling import compiled
-from headrace.kernel.fold_loops import Doubles, Integers
+from headrace.kernel.jit import compiled
 from headrace.kernel.sketches.kll_byte_loops import MOST_LEVELS, capacity, level_capacity, pack, total
-from headrace.kernel.sketches.packing import Bytes
-from headrace.kernel.sketches.packing_loops import copy
+from headrace.kernel.sketches.packed_byte_loops import copy
+from headrace.kernel.sketches.packed_bytes import Bytes
 from headrace.kernel.sketches.quantile_states import MOST_VALUES
+from headrace.kernel.states.fold_loops import Doubles, Integers
 
 
 @compiled

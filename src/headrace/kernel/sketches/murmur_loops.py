@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.kernel.compiling import compiled
-from headrace.kernel.fold_loops import Flags, Integers
+from headrace.kernel.jit import compiled
+from headrace.kernel.states.fold_loops import Flags, Integers
 from headrace.kernel.string_loops import word_at
 
 Bytes = NDArray[np.uint8]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from headrace.kernel.fold_loops import Doubles, Integers
-from headrace.kernel.sketches.packing import refuse
-from headrace.kernel.states_columns import Slots
+from headrace.kernel.sketches.packed_bytes import refuse
+from headrace.kernel.states.columns import Slots
+from headrace.kernel.states.fold_loops import Doubles, Integers
 
 MOST_VALUES = 1 << 53
 """In one state: up to here counts are exact as DOUBLEs too."""

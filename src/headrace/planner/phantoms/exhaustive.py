@@ -16,8 +16,8 @@ from headrace.planner.phantoms.allocation import ALLOCATIONS, whole_entries
 from headrace.planner.phantoms.collisions import Numbers, precise_slope
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.phantoms.costs import Prices, by_table, fed, maintenance
-from headrace.planner.phantoms.feeding import Relation, feeding_graph, in_order, nearest
 from headrace.planner.phantoms.layout import Layout, layout
+from headrace.planner.phantoms.relations import Relation, feeding_graph, in_order, nearest
 from headrace.planner.phantoms.sizes import Sizes
 
 MOST_ROUNDS = 120

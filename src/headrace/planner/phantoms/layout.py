@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from headrace.planner.phantoms.collisions import Numbers, clustered, crowded, precise
 from headrace.planner.phantoms.configuration import Configuration, Table
-from headrace.planner.phantoms.feeding import FeedingGraph, Relation
+from headrace.planner.phantoms.relations import FeedingGraph, Relation
 from headrace.planner.phantoms.sizes import Sizes
 
 

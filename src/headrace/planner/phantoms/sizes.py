@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.planner.phantoms.feeding import Relation
+from headrace.planner.phantoms.relations import Relation
 
 WORD_BYTES: Final = 8
 """Keys at an edge have a fixed width, and so have the counters and sums beside them."""

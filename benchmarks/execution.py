@@ -1,0 +1,68 @@
+"""Running a plan's tree over rows, counting: how many rows each node takes in and gives, and count(*) for every answer.
+
+No engine: a node's rows are stood for by one row of the stream each, with the number of rows behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.model.windows import AnyWindow, SlicedWindow
+from headrace.planner.lattice import Node
+from headrace.planner.plan import STREAM, Plan
+from headrace.planner.statistics import Sample
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class NodeRun:
+    """`taken` rows of the parent were folded or combined into the rows of `sample`, each standing for `counts` rows."""
+
+    taken: int
+    sample: Sample
+    counts: Numbers
+
+
+def run_tree(nodes: Sequence[Node], parents: Sequence[int], rows: Sample) -> list[NodeRun]:
+    """All nodes, parents first, each computed from its parent's rows alone."""
+    runs: list[NodeRun] = []
+    for node, parent in zip(nodes, parents, strict=True):
+        whole = NodeRun(0, rows, np.ones(len(rows.times_us), dtype=np.int64)) if parent == STREAM else runs[parent]
+        runs.append(run_node(node, whole))
+    return runs
+
+
+def run_plan(plan: Plan, rows: Sample) -> list[NodeRun]:
+    return run_tree([each.node for each in plan.nodes], [each.parent for each in plan.nodes], rows)
+
+
+def run_node(node: Node, parent: NodeRun) -> NodeRun:
+    kept = np.flatnonzero(parent.sample.kept(node.keep))
+    keys = parent.sample.keys(node)[kept]
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    counts = np.bincount(inverse, weights=parent.counts[kept], minlength=len(first)).astype(np.int64)
+    return NodeRun(len(kept), parent.sample.take(kept[first]), counts)
+
+
+def windows_combined(plan: Plan, runs: Sequence[NodeRun], until_us: int) -> int:
+    """How many partials are combined into the windows that end by `until_us`: each into every window it lies in."""
+    total = 0
+    for answer in plan.answers:
+        sample = runs[answer.place].sample
+        times_us = sample.times_us[sample.kept(answer.leaf.node.keep)]
+        total += sum(memberships(ask.window, times_us, until_us) for ask in answer.leaf.asks)
+    return total
+
+
+def memberships(window: AnyWindow, times_us: Numbers, until_us: int) -> int:
+    """In how many instances that end by `until_us` the rows lie, summed; slices lie where their rows do."""
+    if isinstance(window, SlicedWindow):
+        return len(times_us)
+    last = np.minimum(times_us + window.range_us, until_us)
+    ends = (last - window.offset_us) // window.slide_us - (times_us - window.offset_us) // window.slide_us
+    return int(np.maximum(ends, 0).sum())

@@ -1,0 +1,1 @@
+"""Sketches of the papers that only benchmarks use."""

@@ -1,0 +1,65 @@
+"""Long work of a command: in a thread of its own, until it is done or a signal asks it to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+
+from headrace.cli.live import say
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Work:
+    """A call in a thread of its own; what it raises is raised where it is waited for."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call = call
+        self.problem: BaseException | None = None
+        self.thread = threading.Thread(target=self.run, name="headrace", daemon=True)
+        self.thread.start()
+
+    def run(self) -> None:
+        try:
+            self.call()
+        except BaseException as problem:  # noqa: BLE001 - handed to the thread that waits
+            self.problem = problem
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it is done."""
+        self.thread.join(timeout_s)
+        if self.problem is not None:
+            raise self.problem
+        return not self.thread.is_alive()
+
+
+@contextmanager
+def stopped_by_signals(stopping: threading.Event, console: Console, told: str) -> Iterator[threading.Event]:
+    """The first signal sets `stopping`, is told, and sets the event that is given; the second interrupts.
+
+    PySpark's own handler, which would cancel the step, is in place once the session has started: ours must come after
+    it.
+    """
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        stopping.set()
+        say(console, f"{told}; once more stops at once")
+
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,253 @@
+"""`headrace eval`: answer queries over bounded data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import rich_click as click
+
+from headrace.cli.files import WRITERS, check_folder, read_relation
+from headrace.cli.output_file import writing
+from headrace.cli.progress import Report, progress_bar
+from headrace.cli.scripts import check_report, read_functions, read_script
+from headrace.cli.tables import print_rows
+from headrace.engine.bounded import answer as answer_with_kernel
+from headrace.inputs.conversion import as_stream
+from headrace.inputs.text_file import read_text
+from headrace.kernel.jit import telling
+from headrace.model.arrow import from_rows, plain_values, to_rows
+from headrace.model.chaining import rounds, with_upstreams
+from headrace.model.errors import HeadraceError, UsageError, printable
+from headrace.model.schema import Catalog, Stream, Table
+from headrace.model.types import Value
+from headrace.planner.sample import Data
+from headrace.reference import Interpreter, StepResult
+from headrace.sql import NamedQuery, Script
+
+
+@dataclass(slots=True)
+class Answer:
+    """All rows of one query, window by window, and what was counted on the way."""
+
+    named: NamedQuery
+    rows: list[tuple[Value, ...]] = field(default_factory=list)
+    windows: int = 0
+    errors: int = 0
+    left_out: int = 0
+    problem: str | None = None
+
+
+@click.command("eval")
+@click.argument("queries")
+@click.option(
+    "--data",
+    "folder",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder with <stream>/*.parquet, as headrace data makes it.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["kernel", "reference"]),
+    default="kernel",
+    show_default=True,
+    help="What computes the answers: the shared plan, or the reference, exact, plain and slow.",
+)
+@click.option("--functions", metavar="FILE.py", help="Python file with the user functions that the queries call.")
+@click.option(
+    "--query", "only", multiple=True, metavar="NAME", help="Answer only this query; may be given several times."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write one file per query into this folder instead of printing."
+)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(list(WRITERS)),
+    default="parquet",
+    show_default=True,
+    help="Format of the files in --out.",
+)
+@click.option(
+    "--rows", "most", type=click.IntRange(1), default=10, show_default=True, help="How many rows to print per query."
+)
+def evaluate(
+    queries: str,
+    folder: Path,
+    engine: str,
+    functions: str | None,
+    only: tuple[str, ...],
+    out: Path | None,
+    file_format: str,
+    most: int,
+) -> None:
+    """Answer the QUERIES (a script; '-' is standard input) over all rows in the data folder, then stop.
+
+    The input is bounded: every window that holds a row is answered, and no row is late. If the script declares no
+    stream, the declarations are read from schema.sql in the data folder.
+
+    \b
+    Try it:
+      headrace data trades --rows 20000 --out /tmp/trades
+      headrace workload otf-windows --queries 3 | headrace eval - --data /tmp/trades
+    """
+    script = load(queries, folder, read_functions(functions))
+    known = {named.name: Answer(named) for named in script.queries}
+    chosen = [named.name for named in choose(script, only)]
+    asked = {name: answer.named.query for name, answer in known.items()}
+    needed = with_upstreams(chosen, asked, script.catalog)
+    for stream, ready in rounds({name: asked[name] for name in asked if name in needed}, script.catalog):
+        run(script, stream, ready, known, folder, engine)
+    answers = [known[name] for name in chosen]
+    if out is None:
+        for answer in answers:
+            print_rows(answer.named.name, answer.named.query.result_columns(), answer.rows, most)
+    else:
+        write(answers, out, file_format)
+    report_counts(answers)
+
+
+def load(queries: str, folder: Path, catalog: Catalog) -> Script:
+    """The script, on top of the folder's schema.sql if it declares nothing itself."""
+    text = read_text(queries)
+    check_folder(folder)
+    report: list[HeadraceError] = []
+    schema = folder / "schema.sql"
+    if schema.is_file() and not read_script(text, catalog, []).catalog.streams:
+        catalog = read_script(read_text(str(schema)), catalog, report, file=str(schema)).catalog
+        check_report(report)
+    script = read_script(text, catalog, report, file=queries)
+    if report and not script.catalog.streams:
+        report = [no_stream(schema), *(each for each in report if each.code != "unknown-name")]
+    check_report(report)
+    if not script.queries:
+        raise UsageError("no-queries", "there is no query in the script", hint="add CREATE QUERY name AS SELECT ...")
+    return script
+
+
+def no_stream(schema: Path) -> UsageError:
+    """The one mistake behind every name that is not known."""
+    problem = "declares no stream" if schema.is_file() else "does not exist"
+    hint = "is --data the right folder? else declare the stream in the script: CREATE STREAM name (...) EVENT TIME ..."
+    return UsageError("no-stream", f"the script declares no stream, and {schema} {problem}", hint=hint)
+
+
+def choose(script: Script, only: tuple[str, ...]) -> list[NamedQuery]:
+    wanted = {name.lower() for name in only}
+    unknown = wanted - {named.name.lower() for named in script.queries}
+    if unknown:
+        raise UsageError("unknown-name", f"there is no query '{sorted(unknown)[0]}' in the script")
+    return [named for named in script.queries if not wanted or named.name.lower() in wanted]
+
+
+def run(
+    script: Script, stream: Stream, ready: Iterable[str], known: dict[str, Answer], folder: Path, engine: str
+) -> None:
+    """Answer queries of one stream."""
+    answers = {name: known[name] for name in ready}
+    joined = dict.fromkeys(join.table for answer in answers.values() for join in answer.named.query.joins)
+    tables = {name: rows_of(relation(script.catalog, name), known, folder) for name in joined}
+    ENGINES[engine](Data(script.catalog, stream, rows_of(stream, known, folder), tables), answers)
+
+
+def relation(catalog: Catalog, name: str) -> Stream | Table:
+    found = catalog.stream(name) or catalog.table(name)
+    assert found is not None
+    return found
+
+
+def rows_of(relation: Stream | Table, known: Mapping[str, Answer], folder: Path) -> pa.Table:
+    """From files, or the results of a query."""
+    if isinstance(relation, Table) or relation.derived is None:
+        rows = read_relation(folder, relation)
+        report_rejected(relation.name, rows.rejected)
+        return rows.table
+    answer = known[relation.name]
+    return as_stream(from_rows(answer.rows, answer.named.query.result_columns()), relation)
+
+
+def by_kernel(data: Data, answers: dict[str, Answer]) -> None:
+    """One shared plan for all queries, made from a sample of the data."""
+    with telling(say_that_loops_compile), progress_bar(f"{data.stream.name}, {len(answers)} queries") as report:
+        found = answer_with_kernel(data, {name: each.named.query for name, each in answers.items()}, report=report)
+    for name, closed in found.closed.items():
+        answer = answers[name]
+        columns = answer.named.query.result_columns()
+        answer.rows = list(zip(*(plain_values(closed.table[each.name], each.type) for each in columns), strict=True))
+        answer.windows, answer.errors, answer.left_out = closed.windows, closed.errors, closed.left_out
+        answer.problem = closed.problem
+    report_dropped(found.dropped)
+
+
+def say_that_loops_compile() -> None:
+    click.echo("compiling loops for this machine: some seconds, this once", err=True)
+
+
+def by_reference(data: Data, answers: dict[str, Answer]) -> None:
+    """Row by row and query by query: one batch, then the end."""
+    tables = {name: to_rows(rows, relation(data.catalog, name).columns) for name, rows in data.tables.items()}
+    interpreter = Interpreter(data.stream, tables, data.catalog.functions, aggregates=data.catalog.aggregates)
+    for name, answer in answers.items():
+        interpreter.register(name, answer.named.query)
+    rows = to_rows(data.rows, data.stream.columns)
+    with progress_bar(f"{data.stream.name}, {len(answers)} queries") as report:
+        collect(interpreter.batch(watched(rows, report)), answers)
+    collect(interpreter.end(), answers)
+
+
+ENGINES = {"kernel": by_kernel, "reference": by_reference}
+
+
+def watched(rows: list[dict[str, Value]], report: Report) -> Iterator[Mapping[str, Value]]:
+    for number, row in enumerate(rows):
+        if number % 256 == 0:
+            report(number, len(rows))
+        yield row
+
+
+def collect(step: StepResult, answers: dict[str, Answer]) -> None:
+    for result in step.results:
+        answers[result.query].rows += result.rows
+        answers[result.query].windows += 1
+    for name, errors in step.counts.errors.items():
+        answers[name].errors += errors
+    for gap in step.gaps:
+        answers[gap.query].left_out += gap.count
+    report_dropped(step.counts.dropped)
+
+
+def report_rejected(name: str, rejected: pa.Table) -> None:
+    if rejected.num_rows:
+        first = rejected.slice(0, 1).to_pylist()[0]
+        problem = f"{rejected.num_rows:,} rows could not be read and were left out"
+        click.echo(f"{name}: {problem}; the first: {first['reason']}: {printable(first['raw'])}", err=True)
+
+
+def report_dropped(dropped: int) -> None:
+    if dropped:
+        click.echo(f"{dropped:,} rows had no event time and were left out", err=True)
+
+
+def write(answers: list[Answer], out: Path, file_format: str) -> None:
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    for answer in answers:
+        path = out / f"{answer.named.name}.{file_format}"
+        with writing(path):
+            WRITERS[file_format](from_rows(answer.rows, answer.named.query.result_columns()), path)
+    click.echo(f"one {file_format} file per query in {out}", err=True)
+
+
+def report_counts(answers: list[Answer]) -> None:
+    rows, windows = sum(len(answer.rows) for answer in answers), sum(answer.windows for answer in answers)
+    click.echo(f"queries: {len(answers)}, windows: {windows:,}, rows: {rows:,}", err=True)
+    for answer in answers:
+        if answer.errors:
+            told = f"; the first: {answer.problem}" if answer.problem else ""
+            problem = f"{answer.errors:,} values could not be computed and are NULL{told}"
+            click.echo(f"{answer.named.name}: {problem}", err=True)
+        if answer.left_out:
+            click.echo(f"{answer.named.name}: {answer.left_out:,} empty windows in a row were left out", err=True)

@@ -1,0 +1,314 @@
+"""`headrace queries` and `headrace tables`: change a job while it runs, and see how far its queries are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import rich_click as click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from headrace.cli.jobs import Job, catalog_of, read_job, script_of
+from headrace.cli.live import LEFT_OUT, print_wide
+from headrace.cli.replies import answer_within, state_of_stream, told
+from headrace.engine.chain import beginning_of
+from headrace.engine.completeness import outlook
+from headrace.engine.edge_inbox import holding_back
+from headrace.engine.registry import ask, check_name, read_registry, requests
+from headrace.inputs.text_file import STANDARD_INPUT, read_text
+from headrace.model.chaining import place_of
+from headrace.model.errors import HeadraceError, UsageError, nearest, printable
+from headrace.model.query import Query
+from headrace.model.schema import Catalog
+from headrace.model.time import format_timestamp
+from headrace.planner.explain.cost_shares import fair_shares
+from headrace.sql import format_stream, parse_next
+from headrace.storage.directory import Directory, open_directory, prepare
+from headrace.storage.records import QueryState
+
+SQL_WIDTH = 60
+
+job_argument = click.argument("job", type=click.Path(path_type=Path))
+wait_option = click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the engine's answer.",
+)
+file_option = click.option(
+    "--file", "file", metavar="FILE", help="Read the query from this file; '-' is standard input."
+)
+
+
+@click.group()
+def queries() -> None:
+    """List, add, drop and replace the queries of a JOB (its TOML file) that runs, or that ran before.
+
+    A change is a request in the state directory of the job. The engine takes it with its next step.
+    """
+
+
+@queries.command("add")
+@job_argument
+@click.argument("name")
+@click.argument("sql", required=False, metavar="['SELECT ...']")
+@file_option
+@wait_option
+def add(job: Path, name: str, sql: str | None, file: str | None, wait_s: float) -> None:
+    """Add a query under a NAME; it counts from the next step on.
+
+    \b
+    Try it:
+      headrace queries add job.toml volume "SELECT sum(Vol) AS volume FROM Trades [RANGE '1 minute']"
+    """
+    check_name(name)
+    request("add", read_job(job), name, text_of(sql, file), wait_s, file)
+
+
+@queries.command("replace")
+@job_argument
+@click.argument("name")
+@click.argument("sql", required=False, metavar="['SELECT ...']")
+@file_option
+@wait_option
+def replace(job: Path, name: str, sql: str | None, file: str | None, wait_s: float) -> None:
+    """Put another query in the place of the one called NAME; it begins anew."""
+    request("replace", read_job(job), name, text_of(sql, file), wait_s, file)
+
+
+@queries.command("drop")
+@job_argument
+@click.argument("name")
+@wait_option
+def drop(job: Path, name: str, wait_s: float) -> None:
+    """Drop the query called NAME; its results stay."""
+    request("drop", read_job(job), name, None, wait_s)
+
+
+@queries.command()
+@job_argument
+@click.argument("name")
+@wait_option
+def resume(job: Path, name: str, wait_s: float) -> None:
+    """Take the query called NAME out of quarantine: it joins again, and answers from its first complete window on.
+
+    A query comes into quarantine when it can't be answered: its expressions or results take too much, or a worker died
+    of it. The others go on without it.
+    """
+    request("resume", read_job(job), name, None, wait_s)
+
+
+@queries.command("list")
+@job_argument
+@click.option("--json", "as_json", is_flag=True, help="Print the queries as JSON.")
+def list_queries(job: Path, as_json: bool) -> None:
+    """Show the queries of a job as they were after its last step."""
+    listed = read_job(job)
+    states = list(directories(listed, catalog_of(listed)))
+    if not states:
+        raise UsageError("state", f"there is no state in {listed.state}", hint="headrace run makes it")
+    found = [each for stream, directory in states for each in listing(stream, directory)]
+    if as_json:
+        click.echo(json.dumps({"queries": [asdict(each) for each in found]}, ensure_ascii=False, indent=2))
+    else:
+        print_wide(Console(highlight=False), table_of(found))
+    for each in found:
+        if each.problem and not as_json:
+            click.echo(f"{each.name}: {printable(each.problem)}", err=True)
+    waiting = [f"{each.action} {each.name}" for _, directory in states for each in requests(directory)]
+    if waiting:
+        click.echo(f"requests that wait for a step: {printable(', '.join(waiting))}", err=True)
+
+
+@click.group()
+def tables() -> None:
+    """Change the static tables of a JOB (its TOML file) that runs, or that ran before."""
+
+
+@tables.command("reload")
+@job_argument
+@click.argument("name")
+@wait_option
+def reload(job: Path, name: str, wait_s: float) -> None:
+    """Let the engine read the files of the static table NAME again; rows that come afterwards are joined to them."""
+    asked = read_job(job)
+    catalog = catalog_of(asked)
+    table = catalog.table(name)
+    if table is None:
+        hint = nearest(name, [each.name for each in catalog.tables])
+        raise UsageError("unknown-name", f"there is no static table '{name}'", hint=hint)
+    left_in = [
+        (stream, directory, ask(directory, "reload", table.name)) for stream, directory in directories(asked, catalog)
+    ]
+    if not left_in:
+        raise UsageError("state", f"there is no state in {asked.state}", hint="headrace run makes it")
+    for stream, directory, id in left_in:
+        answer = answer_within(directory, id, wait_s)
+        click.echo(told(f"{table.name} is read again for {stream}", answer, directory, wait_s))
+
+
+# Requests
+
+
+def text_of(sql: str | None, file: str | None) -> str:
+    if (sql is None) == (file is None):
+        raise click.UsageError("give the query as text or with --file, one of them")
+    return read_text(file) if file is not None else str(sql)
+
+
+def request(action: str, job: Job, name: str, sql: str | None, wait_s: float, file: str | None = None) -> None:
+    """Leave a request with the stream that the query reads, and tell what became of it."""
+    catalog = catalog_of(job)
+    if sql is None:
+        directory, sql = holder(job, catalog, name), ""
+    else:
+        try:
+            directory = directory_for(job, catalog, sql)
+        except HeadraceError as problem:
+            problem.file = None if file == STANDARD_INPUT else file
+            raise
+    answer = answer_within(directory, ask(directory, action, name, sql), wait_s)
+    click.echo(told(f"{name}: {DONE[action]}", answer, directory, wait_s))
+    warn_of_file(action, job, name)
+
+
+def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
+    """The state of the stream that the query reads. For results that nobody read before, it is made."""
+    known: dict[str, Query] = {}
+    held: dict[str, Directory] = {}
+    for _, directory in directories(job, catalog):
+        commit = directory.last_commit()
+        values = read_registry(directory.root, commit.registry).values if commit else {}
+        known |= values
+        held |= dict.fromkeys(values, directory)
+    whole, query = parse_next(sql, catalog, known)
+    stream, place = whole.stream(query.stream), place_of(query, whole)
+    if stream is None or stream.derived is None or (job.state / place / "format.json").exists():
+        return state_of_stream(job, place)
+    upstream = held[stream.name]
+    beginning = beginning_of(stream, upstream.last_commit())
+    return prepare(job.state / place, format_stream(stream), upstream.reducers, beginning)
+
+
+DONE = {"add": "added", "drop": "dropped", "replace": "replaced", "resume": "resumed"}
+
+
+def warn_of_file(action: str, job: Job, name: str) -> None:
+    """What the job's files say is taken at every start."""
+    if action in ("drop", "replace") and name in {named.name for named in script_of(job).queries}:
+        again = "it comes back" if action == "drop" else "it is replaced by what is written there"
+        click.echo(f"{name} is in the files of {job.file} too: {again} when the job is started again", err=True)
+
+
+def holder(job: Job, catalog: Catalog, name: str) -> Directory:
+    """The state that has the query, or will have it when its requests are taken; of one stream its state."""
+    found = list(directories(job, catalog))
+    if len(found) == 1:
+        return found[0][1]
+    for _, directory in found:
+        commit = directory.last_commit()
+        if name in (commit.queries if commit else {}) or name in {each.name for each in requests(directory)}:
+            return directory
+    raise UsageError("no-query", f"no stream of {job.file} has a query '{name}'")
+
+
+def directories(job: Job, catalog: Catalog) -> Iterator[tuple[str, Directory]]:
+    """The states of those streams that have been run, and of results that queries read."""
+    names = [stream.name for stream in catalog.streams]
+    others = sorted(path.parent.name for path in job.state.glob("*/format.json") if path.parent.name not in names)
+    for name in (*names, *others):
+        if (job.state / name / "format.json").exists():
+            yield name, open_directory(job.state / name)
+
+
+# How far the queries are
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A query and how far it is. `cost_share`: its part of the plan's estimated cost, if rows were planned for since it
+    came. `waiting_until`: when its first window ends, if it had none yet. `held_back_by`:
+    edges that do not count it yet. `left_out`: empty windows beyond those that are answered in a row. `quarantine`: why
+    it is not answered.
+    """
+
+    stream: str
+    name: str
+    generation: int
+    windows: int
+    rows: int
+    errors: int
+    left_out: int
+    cost_share: float | None
+    waiting_until: str | None
+    held_back_by: list[str]
+    problem: str | None
+    quarantine: str | None
+    sql: str
+
+
+def listing(stream: str, directory: Directory) -> Iterator[Listed]:
+    commit = directory.last_commit()
+    registry = read_registry(directory.root, commit.registry) if commit else None
+    if commit is None or registry is None:
+        return
+    plan = directory.plan(commit.plan) if commit.plan else None
+    shares = fair_shares(plan) if plan else {}
+    held_back = holding_back(directory, commit, registry)
+    for name, registered in registry.queries.items():
+        share = shares[name] / plan.cost_ns if plan and name in shares and plan.cost_ns else None
+        state = commit.queries.get(name, QueryState(registered.generation))
+        is_waiting = not state.windows and registered.quarantine is None
+        coming = None if not is_waiting else outlook(directory, commit, registered.query, state)
+        until = None if coming is None else format_timestamp(coming.first.end_us)
+        counts = registered.generation, state.windows, state.rows, state.errors, state.left_out
+        held = held_back.get(name, [])
+        why = registered.quarantine
+        yield Listed(stream, name, *counts, share, until, held, state.problem, why, registered.sql)
+
+
+def table_of(found: list[Listed]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    is_waiting = any(each.waiting_until for each in found)
+    several = len({each.stream for each in found}) > 1
+    for name in [*(["stream"] if several else []), "query"]:
+        table.add_column(name, no_wrap=True)
+    has_gaps = any(each.left_out for each in found)
+    for name in ("generation", "windows", "rows", "row errors", *([LEFT_OUT] if has_gaps else []), "cost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if is_waiting:
+        table.add_column("waiting until", no_wrap=True)
+    is_held_back = any(each.held_back_by for each in found)
+    if is_held_back:
+        table.add_column("held back by")
+    is_quarantined = any(each.quarantine for each in found)
+    if is_quarantined:
+        table.add_column("quarantine")
+    table.add_column("SQL", no_wrap=True, overflow="ellipsis")
+    for each in found:
+        table.add_row(
+            *([Text(printable(each.stream))] if several else []),
+            Text(printable(each.name)),
+            *(f"{count:,}" for count in (each.generation, each.windows, each.rows, each.errors)),
+            *([f"{each.left_out:,}"] if has_gaps else []),
+            "" if each.cost_share is None else f"{each.cost_share:.1%}",
+            *([each.waiting_until or ""] if is_waiting else []),
+            *([Text(printable(", ".join(each.held_back_by)))] if is_held_back else []),
+            *([Text(printable(each.quarantine or ""))] if is_quarantined else []),
+            Text(shortened(each.sql)),
+        )
+    return table
+
+
+def shortened(sql: str) -> str:
+    """The beginning, without the columns that every result has."""
+    line = printable(" ".join(sql.split())).replace("SELECT window_start, window_end, ", "SELECT ", 1)
+    return line if len(line) <= SQL_WIDTH else f"{line[: SQL_WIDTH - 3]}..."

@@ -1,0 +1,180 @@
+"""`headrace run`: a job on Spark, until it is stopped or all input is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+from rich.console import Console
+
+from headrace.cli.background import Work, stopped_by_signals
+from headrace.cli.jobs import Job, check_inputs, check_outputs, engine_of, exchanges_of, read_job, script_of
+from headrace.cli.live import REFRESH_S, say, summarise, watching
+from headrace.model.errors import UsageError
+from headrace.model.schema import Catalog
+from headrace.model.time import parse_duration
+from headrace.spark.errors import is_lost, translated
+from headrace.wire.exchange import DirectoryExchange
+
+if TYPE_CHECKING:
+    from headrace.spark.engine import Engine
+    from headrace.spark.executors import IdleJob
+    from headrace.spark.run import Run
+    from headrace.wire.http_server import Server
+
+QUIET = {"spark.log.level": "FATAL"}
+"""Spark would print the stack trace of every task that fails; what went wrong is told once, at the end."""
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option("--once", is_flag=True, help="Process what is there up to the watermark, then stop.")
+@click.option("--bounded", is_flag=True, help="Process what is there, close every window, then stop.")
+@click.option("--take-over", is_flag=True, help="Take the state from an engine that hangs and can't be stopped.")
+@click.option(
+    "--reset-results",
+    is_flag=True,
+    help="Move results aside that belong to another state, or to later steps than this state has.",
+)
+def run(job: Path, once: bool, bounded: bool, take_over: bool, reset_results: bool) -> None:
+    """Run a JOB (a TOML file; headrace init writes one) on Spark until it is stopped.
+
+    Started again, it goes on where it stopped. Ctrl-C finishes the step that runs, then stops; a second Ctrl-C stops
+    at once, and the next start does that step again.
+
+    \b
+    Try it:
+      headrace init /tmp/first
+      headrace data trades --rows 100000 --out /tmp/first/data
+      headrace run /tmp/first/job.toml --bounded
+    """
+    if once and bounded:
+        raise click.UsageError("--once keeps open windows open, --bounded closes them: choose one")
+    mode = "once" if once else "bounded" if bounded else None
+    told = read_job(job)
+    catalog = script_of(told, warn=lambda text: click.echo(text, err=True)).catalog
+    check_inputs(told, catalog)
+    with in_words_of_the_command_line():
+        check_outputs(told, catalog, take_over=take_over)
+    console = Console(stderr=True, highlight=False)
+    from headrace.spark.executors import IdleJob, is_local
+    from headrace.spark.session import session
+
+    settings = {**QUIET, **told.spark}
+    with bound(told, catalog) as server, in_our_words(told.state), session(told.master, settings) as spark:
+        running = opened(engine_of(told, spark, take_over=take_over, reset_results=reset_results))
+        tell_ended(running)
+        idle = None
+        if not is_local(told.master):
+            idle = IdleJob(spark)
+            say(console, f"the state is split into {running.pipelines[0].stepper.setting.reducers} parts (reducers)")
+        with receiving(server, console):
+            drive(running, told, mode, console, idle)
+    folders = [folder for pipeline in running.pipelines for folder in pipeline.stepper.setting.results]
+    summarise(console, running.progress(), folders)
+    tell_rejected(console, told.state)
+
+
+@contextmanager
+def bound(job: Job, catalog: Catalog) -> Iterator[Server | None]:
+    """The HTTP end for the edges of the job, if it has one: the port is ours, and nobody is answered yet."""
+    if job.listen is None:
+        yield None
+        return
+    from headrace.wire.http_server import Inlet, serve
+
+    exchanges = exchanges_of(job, catalog).items()
+    inlets = [Inlet(stream.name, DirectoryExchange(path), stream.skew_us) for stream, path in exchanges]
+    server = serve(inlets, job.listen, job.tokens, hosts=job.hosts)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def receiving(server: Server | None, console: Console) -> Iterator[None]:
+    """Edges are answered meanwhile."""
+    if server is None:
+        yield
+        return
+    server.start()
+    say(console, f"edges send to http://{server.address}")
+    try:
+        yield
+    finally:
+        server.stop()
+
+
+def tell_rejected(console: Console, state: Path) -> None:
+    for folder in sorted(state.glob("*/rejected")):
+        if any(folder.glob("*.parquet")):
+            say(console, f"rows that were not counted: {folder / '*.parquet'}")
+
+
+def opened(engine: Engine) -> Run:
+    """A run that has not begun."""
+    with in_words_of_the_command_line():
+        return engine.run()
+
+
+@contextmanager
+def in_our_words(state: Path) -> Iterator[None]:
+    """Raise what goes wrong in Spark, its start and its end among it, as an error of ours."""
+    try:
+        yield
+    except Exception as problem:  # noqa: BLE001 - PySpark is not imported here: its errors are known by their text
+        known = translated(problem, state)
+        raise known from (None if known is not problem else problem.__cause__)
+
+
+@contextmanager
+def in_words_of_the_command_line() -> Iterator[None]:
+    """What to do when the state is in use."""
+    try:
+        yield
+    except UsageError as problem:
+        if problem.code != "state-in-use":
+            raise
+        hint = "stop it; if it hangs and can't be stopped, --take-over takes the state from it"
+        raise UsageError(problem.code, problem.message, hint=hint) from None
+
+
+def tell_ended(running: Run) -> None:
+    for pipeline in running.pipelines:
+        commit = pipeline.stepper.commit
+        if commit is not None and commit.ended:
+            click.echo(
+                f"the input of {pipeline.stream.name} ended in an earlier --bounded run: rows that come now are late",
+                err=True,
+            )
+
+
+def drive(running: Run, job: Job, mode: str | None, console: Console, idle: IdleJob | None = None) -> None:
+    """Start the run in a thread of its own, show how it goes, and wait for its end or for a signal."""
+    if mode is None:
+        running.start(parse_duration(job.trigger))
+        wait: Callable[[float], bool] = running.join
+    else:
+        wait = Work(running.bounded if mode == "bounded" else running.once).wait
+    # Results that are printed meanwhile would be overwritten in place.
+    in_place = console.is_terminal and not any(sink["kind"] == "console" for sink in job.sinks)
+    with stopped_by_signals(running.stopping, console, "stopping after this step") as asked:
+        try:
+            with watching(console, in_place, is_first=not running.progress()) as show:
+                while not wait(REFRESH_S):
+                    show(running.progress())
+                    if idle is not None and asked.is_set():
+                        idle.cancel_if_idle()
+        except Exception as problem:
+            if mode is None:
+                running.close()
+            is_cancelled = idle is not None and idle.is_cancelled
+            if not (asked.is_set() and (is_lost(problem) or is_cancelled)):
+                raise
+            why = "no executor runs the step" if is_cancelled else "Spark was stopped too"
+            say(console, f"stopped at once, since {why}: the step is done again at the next start")
+    running.close()

@@ -1,0 +1,1 @@
+"""Partial aggregation in fixed memory."""

@@ -1,0 +1,217 @@
+"""Level 1 at the edge: rows into partials of shipped nodes, in fixed memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.edge.tables.coders import Growing, ValueCoder
+from headrace.edge.tables.operands import is_tabular
+from headrace.edge.tables.row_layout import Piece, attributes_of
+from headrace.edge.tables.table_set import Part, Shared
+from headrace.edge.tables.tables import Counts, Flush, Replacement
+from headrace.expressions.joins import Positions
+from headrace.kernel.combine import NodePartials, combine
+from headrace.kernel.interchange import pack
+from headrace.kernel.level1.fold import finest_dimensions, fold_all
+from headrace.kernel.level1.join import Joiner, codes_by_table
+from headrace.kernel.level1.rows import StreamRows
+from headrace.kernel.row_errors import RowErrors
+from headrace.model.arrow import one_array
+from headrace.model.errors import UsageError
+from headrace.model.schema import Catalog
+from headrace.planner.explain.labels import NodePrinter
+from headrace.planner.lattice import Node
+from headrace.planner.phantoms.configuration import Configuration
+from headrace.planner.plan import Plan
+from headrace.planner.sample import Data
+from headrace.predicates import Dimension
+from headrace.predicates.dimensions import Codes
+from headrace.wire.orders import Orders
+
+MEMORY_BYTES = 4 << 20
+MOST_ROWS, LEAST_ROWS, ROW_BYTES = 1 << 16, 1 << 14, 32
+"""Rows coded at a time: their columns stay in a processor's cache, and what they add to the output in the memory."""
+SPAN_ROWS = 256
+"""If slices have fewer rows on average, the kernel folds them sooner than tables turn from one to the next."""
+VALUES_SHARE, OUTPUT_SHARE = 8, 4
+"""Values take an eighth of the memory, if there are any, what waits to be sent a quarter, and tables the rest."""
+
+
+class LevelOne:
+    """Runs the plan of some orders: rows are fed, and when a frame is cut, all they came to is given.
+
+    Where tables can't do a node's work (sketches, values of any length to compare, no group at all), the kernel folds
+    the rows piece by piece.
+    """
+
+    def __init__(
+        self,
+        orders: Orders,
+        catalog: Catalog,
+        tables: Mapping[str, pa.Table],
+        *,
+        memory_bytes: int = MEMORY_BYTES,
+        replacement: Replacement = Replacement.SECOND_CHANCE,
+        flush: Flush = Flush.LAZY,
+        span_rows: int = SPAN_ROWS,
+    ) -> None:
+        stream = catalog.stream(orders.stream)
+        if orders.plan is None or stream is None:
+            raise UsageError("no-plan", f"there is no plan to run for the stream {orders.stream}")
+        self.stream = stream
+        self.plan: Plan = orders.plan
+        self.joiner = Joiner(Data(catalog, stream, pa.table({}), tables), orders.queries.values())
+        self.row_errors = RowErrors(orders.queries)
+        self.output_bytes = memory_bytes // OUTPUT_SHARE
+        self.piece_rows = max(LEAST_ROWS, min(MOST_ROWS, memory_bytes // ROW_BYTES))
+        nodes = {place: self.plan.nodes[place].node for place in sorted(self.plan.shipped)}
+        self.finest = finest_dimensions(list(nodes.values()))
+        self.folded = {place: node for place, node in nodes.items() if not is_for_tables(node)}
+        others = {place: node for place, node in nodes.items() if place not in self.folded}
+        printer = NodePrinter(stream.name, orders.queries.values())
+        self.attributes = attributes_of(others.values(), printer, memory_bytes // VALUES_SHARE)
+        self.coders = tuple(self.attributes.coders.values())
+        has_values = any(isinstance(coder, ValueCoder) for coder in self.coders)
+        self.tables_bytes = memory_bytes - self.output_bytes - has_values * (memory_bytes // VALUES_SHARE)
+        self.operands = [each for each in dict.fromkeys(self.attributes.operands.values()) if each is not None]
+        self.growing: tuple[Growing, ...] = (*self.coders, *self.operands)
+        self.shared = [
+            Shared(same, self.attributes, self.tables_bytes * len(same) // len(others), span_rows, replacement, flush)
+            for same in alike(others)
+        ]
+        self.parts: dict[int, list[NodePartials]] = {}
+        self.held_bytes = 0
+        self.combined_bytes = 0
+        self.counted_errors: Counter[str] = Counter()
+
+    # What is known of it
+
+    @property
+    def errors(self) -> Mapping[str, int]:
+        """Of each query the expressions that failed on rows since the last cut."""
+        return MappingProxyType(self.counted_errors)
+
+    @property
+    def nbytes(self) -> int:
+        """All memory between calls."""
+        tables, values = (sum(each.nbytes for each in parts) for parts in (self.shared, self.coders))
+        return tables + values + self.held_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """A frame should be cut: there is much to be sent, or a table of values has no room."""
+        return self.waiting_bytes > self.output_bytes or any(each.is_full for each in self.coders)
+
+    @property
+    def waiting_bytes(self) -> int:
+        evicted = (each.running.nbytes for each in self.shared if each.running is not None)
+        return self.held_bytes + sum(evicted)
+
+    @property
+    def configurations(self) -> tuple[tuple[Configuration, tuple[Counts, ...]], ...]:
+        """Of each set of tables in use, and what each table counted since it was made."""
+        return tuple(
+            (each.running.configuration, each.running.tables.counts) for each in self.shared if each.running is not None
+        )
+
+    # Rows in
+
+    def feed(self, rows: pa.Table) -> None:
+        """Rows of the stream in declared types; none is without an event time."""
+        for begin in range(0, rows.num_rows, self.piece_rows):
+            self.feed_piece(rows.slice(begin, self.piece_rows))
+            self.tidy()
+
+    def feed_piece(self, rows: pa.Table) -> None:
+        """In halves if they have more values than there is room for."""
+        source = self.coded(rows)
+        if not self.fits(source):
+            self.settle()
+            for each in self.growing:
+                each.grow(source)
+            if rows.num_rows > 1 and not self.fits(source):
+                self.feed_piece(rows.slice(0, rows.num_rows // 2))
+                self.feed_piece(rows.slice(rows.num_rows // 2))
+                return
+        self.counted_errors.update(self.row_errors.count(source.evaluation, source.times_us))
+        piece = Piece(source)
+        for operand in self.operands:
+            operand.take(source)
+        for shared in self.shared:
+            self.hold(shared.feed(piece))
+        self.hold(
+            (place, fold_all(node, piece.kept(node.keep), self.plan.nodes[place].compressed))
+            for place, node in self.folded.items()
+        )
+
+    def coded(self, rows: pa.Table) -> StreamRows:
+        evaluation, positions = self.joiner.batch(rows)
+        times_us = np.asarray(one_array(rows[self.stream.event_time]).cast(pa.int64()))
+        return StreamRows(evaluation, times_us, self.finest, partial(self.table_codes, positions))
+
+    def table_codes(self, positions: Mapping[str, Positions], dimension: Dimension) -> Codes | None:
+        found = self.joiner.table_codes(dimension)
+        return None if found is None else codes_by_table(found[1], positions[found[0]])
+
+    def fits(self, source: StreamRows) -> bool:
+        return all(each.fits(source) for each in self.growing)
+
+    # Partials out
+
+    def cut(self) -> tuple[pa.Table, ...]:
+        """Interchange tables of all rows since the last cut. Then nothing is left of them, nor of their errors."""
+        self.settle()
+        whole = [combine(self.parts[place]) for place in sorted(self.parts)]
+        tables = pack(self.stream.name, (part for part in whole if part.rows))
+        self.parts.clear()
+        self.held_bytes = self.combined_bytes = 0
+        self.counted_errors.clear()
+        self.adapt()
+        return tables
+
+    def adapt(self) -> None:
+        """Memory goes to where it saves most, by what was seen since the last cut; tables without rows keep theirs."""
+        weights = {shared: shared.weight for shared in self.shared}
+        idle_bytes = sum(shared.memory_bytes for shared, weight in weights.items() if not weight)
+        for shared, weight in weights.items():
+            if weight:
+                shared.adapt(int((self.tables_bytes - idle_bytes) * weight / sum(weights.values())))
+
+    def settle(self) -> None:
+        """All tables are emptied, so that codes may mean something else."""
+        for shared in self.shared:
+            self.hold(shared.settled())
+        for each in self.growing:
+            each.clear()
+
+    def tidy(self) -> None:
+        """When much is waiting, and twice as much as the last time, what is of one group is combined."""
+        if self.waiting_bytes <= max(self.output_bytes // 2, 2 * self.combined_bytes):
+            return
+        for shared in self.shared:
+            self.hold(shared.drained())
+        self.parts = {place: [combine(parts)] for place, parts in self.parts.items()}
+        self.held_bytes = self.combined_bytes = sum(part.nbytes for (part,) in self.parts.values())
+
+    def hold(self, parts: Iterable[Part]) -> None:
+        for place, part in parts:
+            self.parts.setdefault(place, []).append(part)
+            self.held_bytes += part.nbytes
+
+
+def is_for_tables(node: Node) -> bool:
+    return bool(node.dimensions or node.groups) and all(map(is_tabular, node.partials))
+
+
+def alike(nodes: Mapping[int, Node]) -> Iterator[Mapping[int, Node]]:
+    """Those that keep the same rows and have the same boundaries."""
+    found: dict[object, dict[int, Node]] = {}
+    for place, node in nodes.items():
+        found.setdefault((node.keep, node.boundaries), {})[place] = node
+    yield from found.values()

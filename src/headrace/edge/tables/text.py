@@ -1,0 +1,41 @@
+"""The tables of an edge in words: which there are, who feeds them, and how often groups collided in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.edge.tables.level1 import LevelOne
+from headrace.edge.tables.table_set import Shared
+from headrace.edge.tables.tables import Counts
+from headrace.planner.explain.labels import counted, percent
+from headrace.planner.phantoms.configuration import Configuration
+
+
+def explained(level: LevelOne) -> str:
+    return "\n".join(lines_of(level))
+
+
+def lines_of(level: LevelOne) -> Iterator[str]:
+    if level.folded:
+        yield f"by the kernel: {counted(len(level.folded), 'node')}"
+    for shared in level.shared:
+        yield f"tables for {counted(len(shared.nodes), 'node')}, {counted(shared.nbytes, 'byte')}"
+        yield from tree_of(shared)
+
+
+def tree_of(shared: Shared) -> Iterator[str]:
+    if shared.running is None:
+        yield "  no rows yet"
+        return
+    yield from below(shared.running.configuration, shared.running.tables.counts, None, 1)
+
+
+def below(configuration: Configuration, counts: tuple[Counts, ...], parent: int | None, depth: int) -> Iterator[str]:
+    """Each table under the one that feeds it."""
+    for place in configuration.children(parent):
+        table, seen = configuration.tables[place], counts[place]
+        kind = "query" if table.is_query else "phantom"
+        size = counted(table.entries, "entry", "entries")
+        figures = f"{size}, {counted(seen.probes, 'probe')}, {percent(seen.collision_rate)} collisions"
+        yield f"{'  ' * depth}{kind} {', '.join(sorted(table.attributes))}: {figures}"
+        yield from below(configuration, counts, place, depth + 1)

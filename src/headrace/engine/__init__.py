@@ -1,0 +1,1 @@
+"""The step: input, requests, plan, watermark, tasks, commit, recovery."""

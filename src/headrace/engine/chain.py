@@ -1,0 +1,230 @@
+"""Streams of results: what one pipeline has closed, another reads in the same round.
+
+The files of results are its input. Its watermark is how far the windows of the query, and of those joined to it, are
+closed: nothing that ends earlier can come any more.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.engine.pipeline import Pipeline
+from headrace.engine.registry import read_registry, requests
+from headrace.engine.step import Stepper
+from headrace.engine.watermark import ENDED_US, extent_us, later
+from headrace.inputs.conversion import as_stream
+from headrace.model.arrow import arrow_type
+from headrace.model.chaining import derived_stream
+from headrace.model.errors import UsageError
+from headrace.model.query import Query
+from headrace.model.schema import Stream
+from headrace.model.units import InputFile
+from headrace.sql import format_stream
+from headrace.storage.directory import Beginning, Directory, open_directory, prepare, read_format
+from headrace.storage.disk import make_folder
+from headrace.storage.records import Commit, QueryState, Span
+from headrace.windows import bounds_of, last_ending
+
+
+class Chain:
+    """The pipelines of a run, as far as they read each other's results."""
+
+    def __init__(self, pipelines: Sequence[Pipeline]) -> None:
+        self.pipelines = pipelines
+
+    def queries(self) -> dict[str, Query]:
+        """All queries, those not yet registered among them."""
+        return {name: query for stepper in self.steppers() for name, query in queries_of(stepper).items()}
+
+    def steppers(self) -> list[Stepper]:
+        return [pipeline.stepper for pipeline in self.pipelines]
+
+    def holder(self, name: str) -> Stepper | None:
+        """Who answers the query."""
+        return next((each for each in self.steppers() if name in queries_of(each)), None)
+
+    def check_names(self) -> None:
+        """A name stands for one query, whatever it reads."""
+        seen: set[str] = set()
+        for stepper in self.steppers():
+            for name in sorted(stepper.names & seen):
+                hint = "drop the old one, or give the new one another name"
+                raise UsageError("query-exists", f"there is a query '{name}' already, over other rows", hint=hint)
+            seen |= stepper.names
+
+    def is_stale(self, pipeline: Pipeline) -> bool:
+        """Whether it is of results that nobody reads and that are not the same any more."""
+        stepper, stream = pipeline.stepper, pipeline.stream
+        if stream.derived is None or stepper.registry.queries or stepper.changes.first or requests(stepper.directory):
+            return False
+        return self.holder(stream.name) is None or self.results(stream.name).stream != stream
+
+    def readers(self, name: str) -> list[str]:
+        return [
+            other
+            for other, query in self.queries().items()
+            if name == query.stream or name in {join.table for join in query.joins}
+        ]
+
+    def results(self, name: str) -> Results:
+        stepper = self.holder(name)
+        assert stepper is not None
+        query = self.queries()[name]
+        return Results(stepper, derived_stream(name, query, stepper.setting.declared.zone))
+
+
+def queries_of(stepper: Stepper) -> dict[str, Query]:
+    """Those that wait for the next step and those of the step that runs among them, in the order in which they move on,
+    so that none is missed.
+    """
+    waiting = {name: query for name, (_, query) in stepper.changes.first.items()}
+    begun = stepper.pending
+    running = read_registry(stepper.directory.root, begun.registry).values if begun else {}
+    return {**stepper.registry.values, **running, **waiting}
+
+
+class Results:
+    """The results of a query that is answered by a stepper."""
+
+    def __init__(self, stepper: Stepper, stream: Stream) -> None:
+        self.stepper = stepper
+        self.stream = stream
+
+    @property
+    def folder(self) -> Path:
+        parquet = [each for each in self.stepper.setting.results if each.format == "parquet"]
+        if not parquet:
+            problem = f"the results of {self.stream.name} can't be read: they are not kept as Parquet"
+            raise UsageError("no-parquet", problem, hint="engine.sink('parquet', path=...)")
+        return Path(parquet[0].path) / self.stream.name
+
+    @property
+    def state(self) -> QueryState | None:
+        return self.stepper.commit.queries.get(self.stream.name) if self.stepper.commit else None
+
+    @property
+    def closed_us(self) -> int | None:
+        """Empty windows of a query without groups come when a later one has rows: until then they are not known."""
+        finished_us, derived = self.stepper.finished_us, self.stream.derived
+        assert derived is not None
+        registered = self.stepper.registry.queries.get(self.stream.name)
+        if registered is not None and registered.quarantine is not None:
+            return registered.closed_us
+        last_us = self.state.last_end_us if self.state else None
+        if finished_us in (None, ENDED_US) or derived.groups or last_us is None:
+            return finished_us
+        following = bounds_of(derived.window, np.array([last_ending(derived.window, last_us) + 1]))
+        return min(finished_us, int(following[1][0]) - 1)
+
+    def lost(self) -> Iterator[Span]:
+        """Windows that meet times of lost rows are not answered; their results would end up to a window later."""
+        assert self.stream.derived is not None
+        for span in self.stepper.commit.spans if self.stepper.commit else ():
+            if not span.plan:
+                yield Span("", span.start_us, min(span.end_us + extent_us(self.stream.derived.window), ENDED_US))
+
+    def ending_after(self, time_us: int | None) -> pa.Table:
+        """The results of windows that end later, but none of another query that had the name before. Steps are looked
+        at from the newest back.
+        """
+        assert self.stream.derived is not None
+        since_us = later(time_us, self.state.after_us if self.state else None)
+        found = []
+        paths = sorted(self.folder.glob("step-*.parquet"), reverse=True)
+        for _, files in groupby((path for path in paths if "-former-" not in path.name), step_of_file):
+            results = pa.concat_tables([pq.read_table(path) for path in files])
+            if since_us is not None:
+                is_later = pc.greater(results[self.stream.derived.end].cast(pa.int64()), since_us)
+                if results.num_rows and not pc.any(is_later).as_py():
+                    break
+                results = results.filter(is_later)
+            if results.num_rows:
+                found.append(as_stream(results, self.stream))
+        schema = pa.schema([(column.name, arrow_type(column.type)) for column in self.stream.columns])
+        return pa.concat_tables([schema.empty_table(), *found])
+
+
+def step_of_file(path: Path) -> int:
+    return int(path.name.split("-")[1].split(".")[0])
+
+
+def prepare_results(state: Path, place: str, results: Results, reducers: int) -> Directory:
+    """The state of a stream of results; anew it begins with those to come. One of other results, which nobody reads any
+    more, makes way for it. Nothing is made if they can't be read.
+    """
+    make_folder(results.folder)
+    root, declaration = state / place, format_stream(results.stream)
+    path = root / "format.json"
+    if path.exists() and read_format(path)["declaration"] != declaration and not has_readers(root):
+        shutil.rmtree(root)
+    return prepare(root, declaration, reducers, beginning_of(results.stream, results.stepper.commit))
+
+
+def beginning_of(stream: Stream, commit: Commit | None) -> Beginning:
+    """Behind the last window of the results that is closed."""
+    assert stream.derived is not None
+    if commit is None or commit.closed_us is None:
+        return Beginning(commit.step if commit else 0)
+    last = last_ending(stream.derived.window, commit.closed_us)
+    return Beginning(commit.step, int(bounds_of(stream.derived.window, np.array([last]))[1][0]))
+
+
+def has_readers(root: Path) -> bool:
+    """Whether there are queries in the state, or asked for."""
+    directory = open_directory(root)
+    commit = directory.last_commit()
+    return bool(requests(directory)) or (commit is not None and bool(commit.queries))
+
+
+class Upstream:
+    """What a pipeline of results waits for: the query's results since a step of its own, and those joined to it."""
+
+    def __init__(self, results: Results, joined: Sequence[Results], beginning: Beginning) -> None:
+        self.results = results
+        self.joined = joined
+        self.beginning = beginning
+
+    def closed_us(self) -> int | None:
+        """Up to where all of them are closed; None if one has not begun."""
+        closed = [each.closed_us for each in (self.results, *self.joined)]
+        return None if None in closed else min(each for each in closed if each is not None)
+
+    def known_us(self, left: Sequence[InputFile], closed_us: int | None) -> int | None:
+        """The watermark when all files but those left are read: these hold windows in the order of their steps."""
+        if closed_us is None or not left:
+            return closed_us
+        first = min(step_of_file(Path(file.path)) for file in left)
+        ends = [self.ends(file) for file in left if step_of_file(Path(file.path)) == first]
+        earliest = [int(pc.min(each).cast(pa.int64()).as_py()) for each in ends if len(each)]
+        return min([closed_us, *(end - 1 for end in earliest)])
+
+    def ends(self, file: InputFile) -> pa.ChunkedArray:
+        assert self.results.stream.derived is not None
+        return pq.read_table(file.path, columns=[self.results.stream.derived.end]).column(0)
+
+    def accepts(self, file: InputFile, closed_us: int | None) -> bool:
+        """Whether the file's windows are closed everywhere."""
+        if closed_us is None:
+            return False
+        last = pc.max(self.ends(file)).cast(pa.int64()).as_py()
+        return last is None or last <= closed_us
+
+    def is_ours(self, file: InputFile) -> bool:
+        """Results of this query, and not of one that had its name before."""
+        path = Path(file.path)
+        return step_of_file(path) > self.beginning.step and "-former-" not in path.name
+
+    def lost(self) -> tuple[Span, ...]:
+        """Times of results that never come, since rows of their windows were lost."""
+        return tuple(span for each in (self.results, *self.joined) for span in each.lost())
+
+    def tables(self, since_us: int | None) -> dict[str, pa.Table]:
+        return {each.stream.name: each.ending_after(since_us) for each in self.joined}

@@ -1,0 +1,161 @@
+"""What a task needs to know of its step, read from the state directory and kept for the next one.
+
+A task is sent only where the state is, and the number of the step: what is journalled is all that it depends on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from socket import gethostname
+
+import pyarrow as pa
+
+from headrace.aggregates.registry import enlist
+from headrace.engine.bounded import Reader
+from headrace.engine.registry import Registry, read_registry
+from headrace.inputs import Source
+from headrace.kernel.close.windows import MAX_RESULT_ROWS
+from headrace.model.errors import UsageError
+from headrace.model.expressions import columns_in
+from headrace.model.schema import Catalog, Stream
+from headrace.planner.plan import Plan
+from headrace.planner.sample import Data
+from headrace.storage.directory import Directory
+from headrace.storage.records import Attempt, Commit, Journal, ResultFolder
+from headrace.storage.staged_results import Staging
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What stays the same while an engine runs; it travels to the workers, who know it again by its id."""
+
+    id: str
+    root: str
+    reducers: int
+    catalog: Catalog
+    stream: str
+    source: Source | None
+    results: tuple[ResultFolder, ...]
+    on_bad_file: str = "stop"
+    max_empty: int = 1_000
+    since_us: int | None = None
+    """For a stream of results: what was closed before it began is not there."""
+    edges: tuple[str, ...] = ()
+    """The names of those that send frames of the stream."""
+    max_result_rows: int = MAX_RESULT_ROWS
+    """Of one query, in one step and reducer."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Setting) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def directory(self) -> Directory:
+        return Directory(Path(self.root), self.reducers)
+
+    @property
+    def declared(self) -> Stream:
+        found = self.catalog.stream(self.stream)
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its journal, the state before it, the queries and the plan."""
+
+    setting: Setting
+    journal: Journal
+
+    @cached_property
+    def before(self) -> Commit | None:
+        """Read where it is needed: level 1 does not look at it, and with many queries it is large."""
+        return self.setting.directory.commit(self.journal.step - 1) if self.journal.step > 1 else None
+
+    @cached_property
+    def registry(self) -> Registry:
+        return read_registry(self.setting.directory.root, self.journal.registry)
+
+    @property
+    def closing(self) -> Registry:
+        """The queries whose windows the watermark has passed: those of the step before, also if they left since, but
+        none that this attempt leaves out, or that is in quarantine by now.
+        """
+        registry = read_registry(self.setting.directory.root, self.before.registry if self.before else 0)
+        now = self.registry.queries
+        left_out = {(name, each.generation) for name, each in now.items() if each.quarantine is not None}
+        left_out |= set(self.journal.left_out)
+        queries = {name: each for name, each in registry.queries.items() if (name, each.generation) not in left_out}
+        return registry if len(queries) == len(registry.queries) else replace(registry, queries=queries)
+
+    def former(self, name: str, generation: int) -> str:
+        """What marks the file of a query whose name another has taken over."""
+        known = self.registry.queries.get(name)
+        return f"-former-{generation}" if known is not None and known.generation != generation else ""
+
+    @cached_property
+    def shares(self) -> list[list[int]]:
+        """For each task the places of its units in the journal, in order: about the same number of bytes each."""
+        units = self.journal.units
+        total = sum(unit.size for unit in units)
+        shares: list[list[int]] = [[] for _ in range(min(self.journal.tasks, len(units)))]
+        begun = 0
+        for place, unit in enumerate(units):
+            shares[min(len(shares) - 1, (begun + unit.size // 2) * len(shares) // max(1, total))].append(place)
+            begun += unit.size
+        return [share for share in shares if share]
+
+    @property
+    def staging(self) -> Staging:
+        """Whose files this step stages."""
+        return Staging(self.setting.directory.root.name, self.journal.step)
+
+    @property
+    def plan(self) -> Plan:
+        assert self.journal.plan is not None
+        return self.setting.directory.plan(self.journal.plan)
+
+
+@lru_cache(maxsize=4)
+def step_of(setting: Setting, attempt: Attempt) -> Step:
+    enlist(setting.catalog.aggregates)
+    journal = setting.directory.journal(*attempt)
+    if journal is None:
+        problem = (
+            f"{gethostname()}, where a task runs, does not see the journal of step {attempt.step} in {setting.root}"
+        )
+        hint = "driver and workers must see state, results and input under the same paths: use a file system they share"
+        raise UsageError("state-unreachable", problem, hint=hint)
+    return Step(setting, journal)
+
+
+def reader_of(step: Step) -> Reader:
+    """The reader for the step's queries, plan and tables, with its joins prepared."""
+    prepared = prepared_reader(
+        step.setting, step.journal.registry, step.journal.plan, tuple(step.journal.tables.items())
+    )
+    prepared.closed_us = step.journal.watermark_us
+    return prepared
+
+
+@lru_cache(maxsize=4)
+def prepared_reader(setting: Setting, registry: int, plan: str, tables: tuple[tuple[str, str], ...]) -> Reader:
+    directory, stream = setting.directory, setting.declared
+    known = {name: directory.table(version) for name, version in tables}
+    data = Data(setting.catalog, stream, pa.table({}), known)
+    return Reader(data, read_registry(directory.root, registry).active, directory.plan(plan))
+
+
+@lru_cache(maxsize=4)
+def needed_columns(setting: Setting, version: int) -> frozenset[str]:
+    """The columns of the stream that some query names, its event time and its partition."""
+    stream, registry = setting.declared, read_registry(setting.directory.root, version)
+    named = {
+        column.name for query in registry.active.values() for tree in query.expressions() for column in columns_in(tree)
+    }
+    named |= {stream.event_time} | ({stream.partition} if stream.partition else set())
+    return frozenset(column.name for column in stream.columns if column.name in named)

@@ -1,0 +1,274 @@
+"""Frames of edges as input: which of those that wait a step takes, and what they count.
+
+A frame that is taken is copied into the state first, so a step that is run again finds what it began with. Who sent
+what is in a ledger, in every commit record; a frame that can't be taken yet stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.engine.registry import Registry
+from headrace.engine.watermark import BEGINNING_US
+from headrace.model.schema import Stream
+from headrace.model.units import Unit
+from headrace.planner.demand import demand
+from headrace.planner.plan import Plan, route
+from headrace.storage.directory import Directory
+from headrace.storage.disk import write_file
+from headrace.storage.records import Commit, Partition, Span, TakenFrame, Totals
+from headrace.wire.exchange import DirectoryExchange
+from headrace.wire.frame_checks import check_partials, check_rows
+from headrace.wire.frames import Frame, FrameError, Header, Member, StrangerError, from_bytes
+from headrace.wire.ledger import Decision, EdgeState, Ledger, Verdict, decide, from_json, taken
+from headrace.wire.orders import Orders
+
+PUSHES = ("partials", "rows")
+"""What edges may be asked to send."""
+FOLDER = "frames"
+"""In the state: frames of the steps that have not been committed."""
+SAMPLE = "sample.arrow"
+SAMPLE_ROWS = 50_000
+MOST_PLANS = 1_000
+KEY = "edge "
+"""Before the name of an edge it makes the key of its partition; those of a column are JSON."""
+
+
+@dataclass(slots=True)
+class NewFrames:
+    """What a step takes of the frames that wait; and why others wait on."""
+
+    frames: list[TakenFrame] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=dict)
+    parked: dict[str, str] = field(default_factory=dict)
+    is_more: bool = False
+
+
+class Inbox:
+    """The frames that edges sent to one stream."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        stream: Stream,
+        names: Iterable[str],
+        exchange: DirectoryExchange,
+        *,
+        wants_rows: bool = False,
+    ) -> None:
+        self.directory = directory
+        self.stream = stream
+        self.names = frozenset(names)
+        self.exchange = exchange
+        self.wants_rows = wants_rows
+        self.parked: dict[str, tuple[int, Header]] = {}
+        self.plans: Collection[str] = ()
+        exchange.admit(self.names)
+
+    def take(self, ledger: Ledger, most_bytes: int, plans: Collection[str]) -> NewFrames:
+        """Frames whose turn it is, as many as a step takes, of the plans that the last commit names."""
+        self.plans = plans
+        found = NewFrames(ledger=ledger)
+        size = 0
+        paths = list(self.exchange.waiting())
+        names = {path.name for path in paths}
+        self.parked = {name: each for name, each in self.parked.items() if name in names}
+        for path in paths:
+            if size >= most_bytes:
+                found.is_more = True
+                break
+            try:
+                size += self.take_one(found, path)
+            except FrameError as problem:
+                self.exchange.refuse(path, problem.reason)
+        self.exchange.tell_parked(found.parked)
+        return found
+
+    def take_one(self, found: NewFrames, path: Path) -> int:
+        """How many bytes of it are taken. Of one that waits on, its header is kept in mind."""
+        modified_ns, known = self.parked.get(path.name, (0, None))
+        if known is not None and path.stat().st_mtime_ns == modified_ns:
+            verdict, reason = self.verdict(found.ledger, known)
+            if verdict is Verdict.WAIT:
+                found.parked[path.name] = reason
+                return 0
+        modified_ns, data = path.stat().st_mtime_ns, path.read_bytes()
+        frame = from_bytes(data)
+        header = frame.header
+        self.check_sender(path, header)
+        verdict, reason = self.verdict(found.ledger, header)
+        if verdict is Verdict.DUPLICATE:
+            path.unlink()
+        elif verdict is Verdict.WAIT:
+            found.parked[path.name] = reason
+            self.parked[path.name] = modified_ns, header
+        else:
+            self.check_content(frame)
+            copy = self.directory.root / FOLDER / path.name
+            if frame.tables:
+                write_file(copy, data)
+                rows = sum(table.num_rows for table in frame.tables)
+                found.units.append(Unit(str(copy), 0, len(data), len(data), rows))
+            found.ledger = taken(found.ledger, header, len(data))
+            found.frames.append(taken_frame(frame, path.name))
+            return len(data)
+        return 0
+
+    def verdict(self, ledger: Ledger, header: Header) -> Decision:
+        found = decide(ledger, header)
+        if found.verdict is Verdict.TAKE and header.plan is not None and header.plan not in self.plans:
+            return Decision(Verdict.WAIT, f"its plan {header.plan} is not known")
+        return found
+
+    def check_sender(self, path: Path, header: Header) -> None:
+        if header.file_name != path.name:
+            raise FrameError(f"it is {header.file_name} by its header")
+        if header.stream.lower() != self.stream.name.lower():
+            raise FrameError(f"it is of the stream {header.stream}")
+        if header.edge not in self.names:
+            raise StrangerError(header.edge, self.names)
+
+    def check_content(self, frame: Frame) -> None:
+        if frame.header.plan is None:
+            check_rows(frame, self.stream)
+        else:
+            check_partials(frame, self.stream.name, self.directory.plan(frame.header.plan))
+
+    def forget(self, frames: Iterable[TakenFrame]) -> None:
+        """What a commit record has counted."""
+        for frame in frames:
+            (self.exchange.root / frame.name).unlink(missing_ok=True)
+            (self.directory.root / FOLDER / frame.name).unlink(missing_ok=True)
+
+    def sample(self, rows: pa.Table) -> pa.Table:
+        """Rows to plan for, kept for the time when edges send none any more."""
+        if not rows.num_rows:
+            return kept_sample(self.directory.root) or rows
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows.slice(0, SAMPLE_ROWS).combine_chunks())
+        write_file(self.directory.root / SAMPLE, bytes(sink.getvalue()))
+        return rows
+
+    def all_ended(self, ledger: Ledger) -> bool:
+        return all(ledger.get(name, EdgeState()).ended for name in self.names)
+
+    def publish(self, plan: Plan | None, registry: Registry, tables: Mapping[str, str]) -> None:
+        """What edges are asked to do from now on."""
+        for name in tables.values():
+            self.exchange.keep_table(self.directory.table_bytes(name))
+        asked = None if self.wants_rows else plan
+        self.exchange.publish(Orders(self.stream.name, asked, registry.active, tables, self.wants_rows))
+
+
+def kept_sample(root: Path) -> pa.Table | None:
+    """The rows that a root keeps to plan for, if it has seen any."""
+    path = root / SAMPLE
+    return pa.ipc.open_file(pa.py_buffer(path.read_bytes())).read_all() if path.exists() else None
+
+
+def taken_frame(frame: Frame, name: str) -> TakenFrame:
+    """Rows that come as they are are counted by the task that reads them, late ones too; what the edge left out is
+    counted here. Of partials the edge tells how many of their rows were late.
+    """
+    header = frame.header
+    is_rows, rows = header.plan is None, header.rows
+    inside = sum(table.num_rows for table in frame.tables) if is_rows else 0
+    late = 0 if is_rows else rows.late
+    totals = Totals(rows=rows.read - inside, late=late, future=rows.future, dropped=rows.dropped, bad=rows.bad)
+    return TakenFrame(
+        name,
+        header.edge,
+        header.plan,
+        header.lowest_us,
+        header.highest_us,
+        header.watermark_us,
+        header.rows.read,
+        header.ended,
+        totals,
+        dict(header.errors),
+    )
+
+
+# What frames count, when their step is committed
+
+
+def spans_of(frames: Iterable[TakenFrame]) -> Iterator[Span]:
+    """The event times that edges counted under each plan."""
+    for frame in frames:
+        if frame.plan is not None and frame.lowest_us is not None and frame.highest_us is not None:
+            yield Span(frame.plan, frame.lowest_us, frame.highest_us + 1)
+
+
+def highest_of(frames: Iterable[TakenFrame], stream: Stream, known: Mapping[str, Partition]) -> dict[str, int]:
+    """Of each edge that sent rows, or is further than it was, the time that its watermark stands for. A relay may not
+    have one yet. One that only lives is as idle as one that does not.
+    """
+    found: dict[str, int] = {}
+    for frame in frames:
+        key = KEY + frame.edge
+        time_us = BEGINNING_US if frame.watermark_us is None else frame.watermark_us + stream.lateness_us
+        before_us = known[key].highest_us if key in known else BEGINNING_US
+        if frame.read or time_us > before_us:
+            found[key] = max(found.get(key, BEGINNING_US), time_us)
+    return found
+
+
+def with_edges(
+    partitions: Mapping[str, Partition], names: Iterable[str], ledger: Ledger, clock_us: int | None
+) -> dict[str, Partition]:
+    """Edges that nobody has heard of hold the watermark back, for as long as an idle one does; ended ones do not."""
+    found = dict(partitions)
+    for name in names:
+        state = ledger.get(name)
+        if state is not None and state.ended:
+            found.pop(KEY + name, None)
+        elif KEY + name not in found:
+            found[KEY + name] = Partition(BEGINNING_US, clock_us)
+    return found
+
+
+def frame_at(setting_root: str, unit: Unit) -> Path | None:
+    """The path of a frame, if the unit is one."""
+    path = Path(unit.path)
+    return path if path.parent == Path(setting_root) / FOLDER else None
+
+
+def plans_in_use(ledger: Ledger) -> dict[str, str | None]:
+    """Of each edge that has not ended, also behind relays, the plan that it sent last under."""
+    found: dict[str, str | None] = {}
+    for name, state in ledger.items():
+        behind: Mapping[str, EdgeState | Member] = state.members or {name: state}
+        found |= {} if state.ended else {edge: known.plan for edge, known in behind.items()}
+    return found
+
+
+def plans_to_keep(known: Iterable[str], newest: str | None, ledger: Ledger, names: Iterable[str]) -> tuple[str, ...]:
+    """The plans that frames may still come under, oldest first, one that came back twice: an edge goes from each to a
+    later one.
+    """
+    found = list(known)
+    if newest is not None and found[-1:] != [newest]:
+        found.append(newest)
+    in_use = set(plans_in_use(ledger).values())
+    if None in in_use or any(name not in ledger for name in names):
+        return tuple(found[-MOST_PLANS:])
+    oldest = min((found.index(plan) for plan in in_use if plan in found), default=0)
+    return tuple(found[oldest:][-MOST_PLANS:])
+
+
+def holding_back(directory: Directory, commit: Commit, registry: Registry) -> dict[str, list[str]]:
+    """Of each query the edges that still count under a plan without it."""
+    in_use = plans_in_use(from_json(commit.edges))
+    plans = {edge: plan for edge, plan in in_use.items() if plan is not None and plan in commit.plans}
+    found: dict[str, list[str]] = {}
+    for name, query in registry.active.items():
+        lacking = [edge for edge, plan in plans.items() if route(directory.plan(plan), demand(query)) is None]
+        if lacking:
+            found[name] = sorted(lacking)
+    return found

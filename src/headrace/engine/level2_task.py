@@ -1,0 +1,321 @@
+"""Level 2 in a reducer: close the windows that are due from committed slices, then combine and keep the new partials.
+
+A reducer owns its groups, so it needs no other reducer to answer for them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.completeness import uncounted, with_skipped
+from headrace.engine.context import Setting, Step, step_of
+from headrace.engine.edge_inbox import spans_of
+from headrace.engine.level1_task import COUNTS, Counted, Piece, counted_from
+from headrace.engine.registry import Registered, Registry
+from headrace.engine.watermark import BEGINNING_US, ENDED_US
+from headrace.kernel.close.retained import Retained
+from headrace.kernel.close.windows import Closed, Due, Unknown, close
+from headrace.kernel.failures import failures_of
+from headrace.kernel.group_owners import owner_without_groups
+from headrace.kernel.interchange import from_bytes
+from headrace.model.arrow import for_people
+from headrace.model.query import Query
+from headrace.model.windows import AnyWindow, Interval
+from headrace.planner.demand import demand
+from headrace.planner.plan import route
+from headrace.storage.disk import digest, translated, write_whole
+from headrace.storage.records import Attempt, Manifest, QueryState, ResultFile, SliceFile, StoredFile
+from headrace.storage.slices import (
+    CACHE,
+    Parts,
+    Section,
+    by_place,
+    compacted,
+    merged,
+    needed,
+    sections_of,
+    write_slices,
+)
+from headrace.storage.staged_results import begin_sync_staged, parquet_bytes, stage_results
+from headrace.windows import bounds_of, instances_ending
+
+MOST_FILES = 16
+"""So many slice files of a reducer are put together into one."""
+ORDER = "__order_"
+LONG_S = 1.0
+"""Seconds to close the windows of a query that are worth a note."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """What a reducer did, and what the tasks of level 1 counted, if they told this one."""
+
+    manifest: Manifest
+    counted: Counted
+
+
+def reduce_step(setting: Setting, attempt: Attempt, reducer: int, pieces: Iterable[Piece]) -> Reduced:
+    step = step_of(setting, attempt)
+    new = Received(step, pieces)
+    mine = [file for file in step.before.slices if file.reducer == reducer] if step.before else []
+    kept = kept_parts(step, mine) if is_read(step, mine) else {}
+    closing = Closing(step, reducer)
+    journal = step.journal
+    if journal.watermark_us is not None:
+        closing.close(step.closing, kept, journal.closed_us, journal.watermark_us)
+    if journal.ended:
+        closing.close(step.registry, merged([kept, new.parts]), journal.watermark_us, ENDED_US)
+    results, wait = closing.staged()
+    files, is_compacted = store(step, reducer, mine, kept, new)
+    wait()
+    return Reduced(Manifest(reducer, tuple(files), is_compacted, results, closing.states, closing.seconds), new.counted)
+
+
+class Received:
+    """What the tasks sent to a reducer: partials by plan, and what they counted."""
+
+    def __init__(self, step: Step, pieces: Iterable[Piece]) -> None:
+        self.setting = step.setting
+        self.counted = Counted()
+        self.sent: dict[str, list[Section]] = {}
+        for piece in pieces:
+            if piece.plan == COUNTS:
+                self.counted = self.counted.plus(counted_from(piece.data))
+            else:
+                section = Section(piece.plan, from_bytes(piece.data), piece.data)
+                self.sent.setdefault(piece.plan, []).append(section)
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Combined."""
+        found: Parts = {}
+        for name, sections in self.sent.items():
+            plan = self.setting.directory.plan(name)
+            for section in sections:
+                for place, part in by_place(self.setting.stream, plan, section.shipment):
+                    found.setdefault(name, {}).setdefault(place, []).append(part)
+        return compacted(found, None)
+
+    def sections(self) -> list[Section]:
+        """As they are kept. What one task sent is kept as it came: there is nothing to combine it with."""
+        if all(len(sections) == 1 for sections in self.sent.values()):
+            return [section for sections in self.sent.values() for section in sections]
+        return list(sections_of(self.setting.stream, self.parts))
+
+
+def is_read(step: Step, files: Sequence[SliceFile]) -> bool:
+    """Whether committed slices are looked at: to close windows, or to put files together."""
+    journal = step.journal
+    if journal.ended or len(files) >= MOST_FILES or journal.watermark_us is None:
+        return journal.ended or len(files) >= MOST_FILES
+    closed_us = BEGINNING_US if journal.closed_us is None else journal.closed_us
+    windows = {each.query.window for each in step.closing.queries.values()}
+    ends = [instances_ending(window, closed_us, journal.watermark_us) for window in windows]
+    return any(first <= last for first, last in ends)
+
+
+def kept_parts(step: Step, files: Iterable[SliceFile]) -> Parts:
+    """Of the files that were committed."""
+    if step.before is None:
+        return {}
+    directory, live = step.setting.directory, {span.plan for span in step.before.spans}
+    CACHE.keep_only(directory, step.before.slices)
+    return merged(CACHE.read(directory, step.setting.stream, file, live) for file in files)
+
+
+def store(step: Step, reducer: int, mine: list[SliceFile], kept: Parts, new: Received) -> tuple[list[SliceFile], bool]:
+    """The files this step adds; if there are many, one in place of all. At the end of the input nobody needs any."""
+    if step.journal.ended:
+        return [], False
+    setting, number = step.setting, step.journal.step
+    needed_us = step.before.needed_us if step.before else None
+    is_compacted = len(mine) >= MOST_FILES
+    if is_compacted:
+        sections = list(sections_of(setting.stream, compacted(merged([kept, new.parts]), needed_us)))
+    else:
+        sections = new.sections()
+    file = write_slices(setting.directory, reducer, number, sections)
+    return [file] if file else [], is_compacted
+
+
+# Windows
+
+
+class Closing:
+    """The windows that one reducer closes in a step. How far each query is that had any is in `states`."""
+
+    def __init__(self, step: Step, reducer: int) -> None:
+        self.step = step
+        self.reducer = reducer
+        self.states: dict[str, QueryState] = {}
+        self.seconds: dict[str, float] = {}
+        self.found: dict[tuple[str, int], list[Closed]] = {}
+        self.queries: dict[tuple[str, int], Query] = {}
+
+    def close(self, registry: Registry, parts: Parts, closed_us: int | None, until_us: int) -> None:
+        """All windows of these queries that end later than the one time and no later than the other."""
+        asked = list(self.due(registry, closed_us, until_us))
+        if not asked:
+            return
+        setting = self.step.setting
+        retained = retained_of(self.step, between(parts, asked), is_end=until_us == ENDED_US)
+        before, journal = self.step.before, self.step.journal
+        lost = uncounted([*(before.spans if before else ()), *(journal.lost if until_us == ENDED_US else ())])
+        for name, query, due in asked:
+            gathered = retained.gather(demand(query))
+            registered = registry.queries[name]
+            state = self.state(name, registered)
+            unknown = [*gathered.missed, *state.missed, *lost]
+            functions, zone = setting.catalog.functions, setting.declared.zone
+            known = query, gathered.parts, unknown, functions, zone, setting.max_empty, due, gathered.foreign
+            begun_s = time.monotonic()
+            with failures_of(name):
+                closed = close(*known, max_rows=setting.max_result_rows)
+            if (taken_s := time.monotonic() - begun_s) >= LONG_S:
+                self.seconds[name] = self.seconds.get(name, 0.0) + taken_s
+            after = moved(state, closed)
+            if not query.group_by:
+                after = with_skipped(query.window, after, due, Unknown(unknown, gathered.foreign))
+            if after != state:
+                self.states[name] = after
+            if closed.table.num_rows:
+                self.queries[name, registered.generation] = query
+                self.found.setdefault((name, registered.generation), []).append(closed)
+
+    def state(self, name: str, registered: Registered) -> QueryState:
+        known = self.states.get(name)
+        return (
+            known
+            if known is not None and known.generation == registered.generation
+            else state_of(self.step, name, registered)
+        )
+
+    def due(self, registry: Registry, closed_us: int | None, until_us: int) -> Iterator[tuple[str, Query, Due]]:
+        """Queries with windows to close. One without groups is answered by one of the reducers that have its rows."""
+        for name, query in registry.active.items():
+            registered = registry.queries[name]
+            if not query.group_by and owner_without_groups(name, self.step.setting.reducers) != self.reducer:
+                continue
+            state = self.state(name, registered)
+            after_us = max(each for each in (closed_us, state.after_us, BEGINNING_US) if each is not None)
+            first, last = instances_ending(query.window, after_us, until_us)
+            if first <= last:
+                yield name, query, Due(after_us, until_us, state.last_end_us, state.skipped)
+
+    def staged(self) -> tuple[tuple[ResultFile, ...], Callable[[], None]]:
+        """A file of results per query; or, if the best rows of all reducers are asked for, of this one's best.
+        They are on the disk after the call that is given.
+        """
+        setting, step = self.step.setting, self.step.journal.step
+        found: list[ResultFile] = []
+        candidates: list[ResultFile] = []
+        for (name, generation), closed in self.found.items():
+            query = self.queries[name, generation]
+            file = f"step-{step:09}-{self.reducer}" + self.step.former(name, generation)
+            if is_merged(query, setting):
+                table = pa.concat_tables([with_orders(each) for each in closed])
+                candidates.append(replace(self.candidate(name, table), generation=generation))
+            else:
+                table = for_people(pa.concat_tables([each.table for each in closed]), query.result_columns())
+                made_all = stage_results(self.step.setting.results, name, file, self.step.staging, table)
+                found += [replace(made, generation=generation) for made in made_all]
+        return (*found, *candidates), begin_sync_staged(setting.results, found)
+
+    def candidate(self, query: str, table: pa.Table) -> ResultFile:
+        """A file of the best rows here, for the driver to choose from before it commits; no sync is needed."""
+        data = parquet_bytes(table)
+        name = f"{self.step.journal.step:09}-{self.reducer}-{uuid4().hex}.best"
+        path = self.step.setting.directory.root / "slices" / name
+        with translated(path):
+            write_whole(path, data, is_synced=False)
+        return ResultFile(query, StoredFile(f"slices/{name}", digest(data), len(data)), "", table.num_rows)
+
+
+def with_orders(closed: Closed) -> pa.Table:
+    table = closed.table
+    for place, values in enumerate(closed.orders):
+        table = table.append_column(f"{ORDER}{place}", values)
+    return table
+
+
+def is_merged(query: Query, setting: Setting) -> bool:
+    """Whether the driver picks from what the reducers found."""
+    return query.limit is not None and bool(query.group_by) and setting.reducers > 1
+
+
+def between(parts: Parts, asked: Iterable[tuple[str, Query, Due]]) -> Parts:
+    """Without slices that end before all windows that are due."""
+    starts_us = [first_start(query.window, due) for _, query, due in asked]
+    earliest_us = min(starts_us)
+    return {
+        plan: {place: [needed(part, earliest_us) for part in same] for place, same in places.items()}
+        for plan, places in parts.items()
+    }
+
+
+def first_start(window: AnyWindow, due: Due) -> int:
+    """Where the first window that is due begins."""
+    if due.after_us == BEGINNING_US:
+        return BEGINNING_US
+    first, _ = instances_ending(window, due.after_us, due.until_us)
+    return int(bounds_of(window, np.array([first]))[0][0])
+
+
+def state_of(step: Step, name: str, registered: Registered) -> QueryState:
+    """How far the query is; one that joins with this step begins at its watermark."""
+    known = step.before.queries.get(name) if step.before else None
+    if known is not None and known.generation == registered.generation:
+        return known
+    return QueryState(registered.generation, step.journal.watermark_us, tuple(missed(step, registered.query)))
+
+
+def missed(step: Step, query: Query) -> Iterator[Interval]:
+    """Times whose slices may be gone, or of rows counted under plans that do not tell the query's answer; for results
+    those that came before anybody read them.
+    """
+    if step.setting.since_us is not None:
+        yield Interval(BEGINNING_US, step.setting.since_us)
+    if step.before is None:
+        return
+    forgotten_us, lowest_us = step.before.forgotten_us, step.before.lowest_us
+    if forgotten_us is not None and lowest_us is not None and lowest_us < forgotten_us:
+        yield Interval(lowest_us, forgotten_us)
+    for span in step.before.spans:
+        if not span.plan or route(step.setting.directory.plan(span.plan), demand(query)) is None:
+            yield Interval(span.start_us, span.end_us)
+
+
+def retained_of(step: Step, parts: Parts, *, is_end: bool) -> Retained:
+    """The partials by plan, with the spans of event times that were counted under each plan; at the end also in this
+    step.
+    """
+    setting = step.setting
+    retained = Retained(setting.catalog.functions, setting.declared.zone)
+    spans = [*(step.before.spans if step.before else ()), *(spans_of(step.journal.frames) if is_end else ())]
+    for span in spans:
+        if span.plan:
+            retained.add(setting.directory.plan(span.plan), {}, Interval(span.start_us, span.end_us))
+    for name, places in parts.items():
+        plan = setting.directory.plan(name)
+        for place, same in places.items():
+            for part in same:
+                retained.add(plan, {place: part})
+    return retained
+
+
+def moved(state: QueryState, closed: Closed) -> QueryState:
+    return replace(
+        state,
+        last_end_us=closed.last_end_us if closed.last_end_us is not None else state.last_end_us,
+        windows=state.windows + closed.windows,
+        errors=state.errors + closed.errors,
+        left_out=state.left_out + closed.left_out,
+        problem=closed.problem or state.problem,
+    )

@@ -1,0 +1,239 @@
+"""Which queries are registered, in versions; and requests to change them, from other processes.
+
+A request is a file in the inbox. The engine takes it with its next step and answers in the outbox when that step is
+committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from headrace.model.errors import HeadraceError, QueryError, UsageError, nearest
+from headrace.model.naming import QUERY_NAME_HINT, is_query_name, same_name
+from headrace.model.query import Query
+from headrace.model.schema import Catalog
+from headrace.planner.codec import decode, encode, find_renamed
+from headrace.sql import format_query, parse_next
+from headrace.storage.directory import Directory
+from headrace.storage.disk import DamagedError, create_file, read_record, to_record, translated, write_file
+
+LOG = logging.getLogger(__name__)
+MAX_NAME = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A query added again under an old name is of a new generation. `quarantine` is why it is not answered; windows
+    that end by `closed_us` had been when that began.
+    """
+
+    sql: str
+    generation: int
+    query: Query
+    quarantine: str | None = None
+    closed_us: int | None = None
+
+
+@dataclass(frozen=True)
+class Registry:
+    version: int = 0
+    next_generation: int = 1
+    queries: Mapping[str, Registered] = field(default_factory=dict)
+
+    @cached_property
+    def values(self) -> Mapping[str, Query]:
+        return {name: each.query for name, each in self.queries.items()}
+
+    @cached_property
+    def active(self) -> Mapping[str, Query]:
+        """Those that are answered: not in quarantine."""
+        return {name: each.query for name, each in self.queries.items() if each.quarantine is None}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`action` is add, drop, replace, resume or reload."""
+
+    id: str
+    action: str
+    name: str
+    sql: str = ""
+
+
+def with_query(registry: Registry, name: str, sql: str, query: Query) -> Registry:
+    registered = Registered(sql, registry.next_generation, query)
+    return Registry(registry.version, registry.next_generation + 1, {**registry.queries, name: registered})
+
+
+def with_queries(registry: Registry, queries: Mapping[str, tuple[str, Query]]) -> Registry:
+    """With these queries; those that are there as they are stay what they are, under the name that they have."""
+    for written, (sql, query) in queries.items():
+        name = same_name(written, registry.queries) or written
+        known = registry.queries.get(name)
+        if known is None or known.query != query:
+            registry = with_query(registry, name, sql, query)
+    return registry
+
+
+def without_query(registry: Registry, name: str) -> Registry:
+    if name not in registry.queries:
+        raise UsageError("no-query", f"there is no query '{name}'", hint=nearest(name, registry.queries))
+    left = {other: each for other, each in registry.queries.items() if other != name}
+    return replace(registry, queries=left)
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    queries: int = 10_000
+    state_bytes: int = 16 << 30
+    groups: int = 10_000_000
+    """Of one query, by the estimate from a sample when it is added."""
+    seconds: float = 60.0
+    """Of one query and step, to close its windows; beyond, it comes into quarantine with the next step."""
+
+
+def applied(registry: Registry, request: Request, query: Query | None, quotas: Quotas) -> Registry:
+    """The registry after a request for a query, or to drop one; what can't be done is an error."""
+    if request.action == "resume":
+        return resumed(registry, request.name)
+    if query is None:
+        return without_query(registry, request.name)
+    if request.action == "replace":
+        registry = without_query(registry, request.name)
+    elif (known := same_name(request.name, registry.queries)) is not None:
+        hint = "headrace queries replace changes it; drop it first to begin anew"
+        raise UsageError("query-exists", f"there is a query '{known}' already", hint=hint)
+    check_name(request.name)
+    if len(registry.queries) >= quotas.queries:
+        raise UsageError("quota", f"there are {quotas.queries} queries, as many as are allowed")
+    return with_query(registry, request.name, request.sql, query)
+
+
+def resumed(registry: Registry, name: str) -> Registry:
+    """The registry with a query out of quarantine: it joins again, as a new generation."""
+    left = without_query(registry, name)
+    known = registry.queries[name]
+    if known.quarantine is None:
+        raise UsageError("not-quarantined", f"the query '{name}' is not in quarantine")
+    return with_query(left, name, known.sql, known.query)
+
+
+def checked(sql: str, catalog: Catalog, stream: str, readable: Mapping[str, Query]) -> Query:
+    _, query = parse_next(sql, catalog, readable)
+    if query.stream != stream:
+        raise QueryError("other-stream", f"the query is over {query.stream}, and this engine reads {stream}")
+    return query
+
+
+def check_name(name: str) -> None:
+    if not is_query_name(name):
+        raise UsageError("query-name", f"'{name}' can't be the name of a query", hint=QUERY_NAME_HINT)
+
+
+def check_stream_name(name: str) -> None:
+    """Its state is in a folder of this name."""
+    if not 0 < len(name) <= MAX_NAME or not name.replace("_", "a").replace("-", "a").isalnum() or not name.isascii():
+        hint = f"letters, digits, _ and -, at most {MAX_NAME}"
+        raise UsageError("stream-name", f"'{name}' can't be the name of a stream with a state", hint=hint)
+
+
+# On disk
+
+
+def keep_registry(directory: Directory, registry: Registry) -> Registry:
+    """Store a registry under the next version that no engine has written: a name is never used again."""
+    queries = {
+        name: {
+            "sql": each.sql,
+            "generation": each.generation,
+            "quarantine": each.quarantine,
+            "closed_us": each.closed_us,
+        }
+        for name, each in registry.queries.items()
+    }
+    document = {"next_generation": registry.next_generation, "queries": queries, "values": encode(registry.values)}
+    version = registry.version + 1
+    while not create_file(registry_path(directory.root, version), to_record({"version": version, **document})):
+        version += 1
+    return replace(registry, version=version)
+
+
+def registry_path(root: Path, version: int) -> Path:
+    return root / "registry" / f"{version:09}.json"
+
+
+def read_registry(root: Path, version: int) -> Registry:
+    if version == 0:
+        return Registry()
+    path = registry_path(root, version)
+    try:
+        written_ns = path.stat().st_mtime_ns
+    except OSError:
+        raise DamagedError(path, "is missing") from None
+    return known_registry(path, version, written_ns)
+
+
+@lru_cache(maxsize=16)
+def known_registry(path: Path, version: int, _written_ns: int) -> Registry:
+    """Kept, but not beyond the file: a directory may be deleted and made anew."""
+    found = read_record(path)
+    if found["version"] != version:
+        raise DamagedError(path, f"is version {found['version']} of the registry")
+    values = decode(found["values"])
+    queries = {name: Registered(**each, query=values[name]) for name, each in found["queries"].items()}
+    for name in find_renamed(found["values"], values) & queries.keys():
+        queries[name] = replace(queries[name], sql=format_query(values[name]))
+    return Registry(version, found["next_generation"], queries)
+
+
+# Requests
+
+
+def ask(directory: Directory, action: str, name: str, sql: str = "") -> str:
+    """Leave a request; its id is how the answer is found."""
+    made = Request(f"{time.time_ns():020}-{uuid4().hex[:8]}", action, name, sql)
+    write_file(directory.root / "inbox" / f"{made.id}.json", to_record(asdict(made)))
+    return made.id
+
+
+def requests(directory: Directory) -> list[Request]:
+    """Those that wait, oldest first. One that is damaged is put aside, and refused."""
+    waiting = []
+    for path in sorted((directory.root / "inbox").glob("[0-9]*.json")):
+        try:
+            waiting.append(Request(**read_record(path)))
+        except (DamagedError, TypeError):
+            LOG.warning("a damaged request was put aside: %s", path.with_suffix(".damaged"))
+            with translated(path):
+                path.rename(path.with_suffix(".damaged"))
+            problem = UsageError("damaged-request", f"the request {path.stem} is damaged", hint="ask again")
+            answered(directory, [path.stem], {path.stem: refusal(problem)})
+    return waiting
+
+
+def answered(directory: Directory, ids: Iterable[str], answers: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write the answers, then take the requests away: after a crash in between they are answered again."""
+    for id in ids:
+        write_file(directory.root / "outbox" / f"{id}.json", to_record(dict(answers.get(id, {}))))
+        (directory.root / "inbox" / f"{id}.json").unlink(missing_ok=True)
+
+
+def answer_to(directory: Directory, id: str) -> dict[str, Any] | None:
+    path = directory.root / "outbox" / f"{id}.json"
+    if not path.exists():
+        return None
+    found: dict[str, Any] = read_record(path)
+    path.unlink(missing_ok=True)
+    return found
+
+
+def refusal(problem: HeadraceError) -> dict[str, Any]:
+    found = {"code": problem.code, "message": problem.message, "detail": problem.detail, "hint": problem.hint}
+    return {"refused": True, **found}

@@ -1,0 +1,126 @@
+"""Requests to change the queries and tables of a stream: taken with the next step, or refused at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from headrace.engine.context import Setting
+from headrace.engine.plan_in_force import Planner
+from headrace.engine.registry import (
+    Quotas,
+    Registry,
+    Request,
+    answered,
+    applied,
+    checked,
+    keep_registry,
+    refusal,
+    requests,
+    with_queries,
+)
+from headrace.kernel.level1.join import Joiner
+from headrace.model.errors import HeadraceError, UsageError, nearest
+from headrace.model.query import Query
+from headrace.planner.sample import Data
+from headrace.storage.directory import Directory
+
+
+class Changes:
+    """What is asked for and not yet in a step. `tables` names the version of each static table that steps read."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        planner: Planner,
+        quotas: Quotas,
+        tables: Mapping[str, str],
+        reload: Callable[[str], str] | None,
+    ) -> None:
+        self.setting = setting
+        self.planner = planner
+        self.quotas = quotas
+        self.tables = dict(tables)
+        self.reload = reload
+        self.first: dict[str, tuple[str, Query]] = {}
+        self.readable: Callable[[], Mapping[str, Query]] = dict
+        self.readers: Callable[[str], Sequence[str]] = lambda name: ()
+
+    @property
+    def directory(self) -> Directory:
+        return self.setting.directory
+
+    def register(self, queries: Mapping[str, tuple[str, Query]]) -> None:
+        """What is to be there from the next step on: new queries are added, others of the same name replaced."""
+        self.first = dict(queries)
+
+    def take(self, registry: Registry, state_bytes: int) -> tuple[Registry, list[Request]]:
+        """The registry with the requests in the inbox, and those that were taken."""
+        taken = []
+        changed = with_queries(registry, self.first)
+        if len(changed.queries) > self.quotas.queries:
+            problem = f"there are {len(changed.queries)} queries, {self.quotas.queries} are allowed"
+            raise UsageError("quota", problem, hint="raise the quota, or register fewer")
+        for request in requests(self.directory):
+            try:
+                changed = self.with_request(changed, registry, request, state_bytes)
+                taken.append(request)
+            except HeadraceError as problem:
+                answered(self.directory, [request.id], {request.id: refusal(problem)})
+        if changed is not registry:
+            changed = keep_registry(self.directory, replace(changed, version=registry.version))
+        return changed, taken
+
+    def with_request(self, changed: Registry, registry: Registry, request: Request, state_bytes: int) -> Registry:
+        if request.action == "reload":
+            tables = self.tables | {request.name: self.reloaded(request.name)}
+            self.check_joins(changed.values.values(), tables)
+            self.tables = tables
+            return changed
+        self.check_readers(registry, request)
+        query = self.checked(request)
+        self.check_room(query, state_bytes)
+        found = applied(changed, request, query, self.quotas)
+        self.check_joins([query] if query else [], self.tables)
+        return found
+
+    def check_joins(self, queries: Iterable[Query], tables: Mapping[str, str]) -> None:
+        """Whether the tables have each key once. Those of results are looked at when they are there."""
+        known, catalog = self.rows_of(tables), self.setting.catalog
+        joining = [query for query in queries if all(catalog.table(join.table) is not None for join in query.joins)]
+        Joiner(Data(catalog, self.setting.declared, pa.table({}), known), joining)
+
+    def reloaded(self, table: str) -> str:
+        if table not in self.tables or self.reload is None:
+            raise UsageError("no-table", f"there is no table '{table}'", hint=nearest(table, self.tables))
+        return self.reload(table)
+
+    def checked(self, request: Request) -> Query | None:
+        """The query that is asked for; none is if one is to be dropped."""
+        if request.action in ("drop", "resume"):
+            return None
+        return checked(request.sql, self.setting.catalog, self.setting.stream, self.readable())
+
+    def check_readers(self, registry: Registry, request: Request) -> None:
+        if request.action == "add" and request.name in self.readable() and request.name not in registry.queries:
+            raise UsageError("query-exists", f"there is a query '{request.name}' already, over other rows")
+        readers = self.readers(request.name) if request.action in ("drop", "replace", "resume") else ()
+        if readers:
+            problem = f"{', '.join(readers)} reads the results of '{request.name}'"
+            raise UsageError("query-read", problem, hint=f"drop {', '.join(readers)} first")
+
+    def check_room(self, query: Query | None, state_bytes: int) -> None:
+        """Whether there is room for one more query, by what is there and by what the sample says of its groups."""
+        if query is None:
+            return
+        if state_bytes > self.quotas.state_bytes:
+            raise UsageError("quota", f"the state has {state_bytes:,} bytes, {self.quotas.state_bytes:,} are allowed")
+        groups = self.planner.groups_of(query, self.rows_of(self.tables))
+        if groups is not None and groups > self.quotas.groups:
+            problem = f"the query would have about {groups:,.0f} groups, {self.quotas.groups:,} are allowed"
+            raise UsageError("quota", problem, hint="group by fewer or coarser expressions")
+
+    def rows_of(self, tables: Mapping[str, str]) -> dict[str, pa.Table]:
+        return {name: self.directory.table(version) for name, version in tables.items()}

@@ -1,0 +1,493 @@
+"""Steps, on the driver: begin (decide, and write it in the journal), run, commit (write what came of it).
+
+What is decided depends on the state, the requests, the files and the clock that are handed in, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from headrace.engine.commit import Outcome
+from headrace.engine.completeness import outlook
+from headrace.engine.conservation import check_conserved
+from headrace.engine.context import Setting, step_of
+from headrace.engine.edge_inbox import Inbox, NewFrames
+from headrace.engine.level2_task import Reduced
+from headrace.engine.plan_in_force import Planner
+from headrace.engine.quarantine import DIED, Bisection, is_death, named_failure, newcomers, with_quarantined
+from headrace.engine.registry import Quotas, Registry, answered, keep_registry, read_registry, requests
+from headrace.engine.requests import Changes
+from headrace.engine.step_input import STEP_BYTES, Upstream, check_unchanged, new_files, sample_of
+from headrace.engine.watermark import ENDED_US, later, moved_watermark
+from headrace.inputs import list_files
+from headrace.kernel.failures import failures_named
+from headrace.model.errors import QueryFailure, UsageError, printable
+from headrace.model.units import Unit
+from headrace.planner.codec import digest_of, encode
+from headrace.planner.cost import FOR_EDGES
+from headrace.planner.plan import Plan
+from headrace.storage.directory import Directory, Owner
+from headrace.storage.disk import DamagedError, FullError, begin_sync
+from headrace.storage.garbage import collect_garbage, forget_answers, plans_in, sweep
+from headrace.storage.records import Attempt, Commit, Journal
+from headrace.storage.result_marks import ResultMarks
+from headrace.storage.seen_files import Seen
+from headrace.storage.staged_results import show, staging_folders
+from headrace.windows import instances_ending
+from headrace.wire.ledger import from_json, to_json
+
+LOG = logging.getLogger(__name__)
+NOTHING = Plan((), (), {}, 0.0, {})
+"""A plan for no query: edges then count rows, and send none."""
+
+
+class Ran(NamedTuple):
+    """What the reducers of a step did, and how many rows its dataframe had, by a count that level 1 has no part in."""
+
+    reduced: list[Reduced]
+    dataframe_rows: int | None = None
+
+
+class Runner(Protocol):
+    """What runs the tasks of a step: Spark, or this process."""
+
+    def run(self, setting: Setting, step: Attempt, rows: Any) -> Ran:
+        """Run level 1 over the units that the journal gives to each task, and over `rows`, then level 2."""
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks may run at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What a step may take: nothing but time, the files of the source, or a batch that Spark handed in."""
+
+    clock_us: int | None = None
+    batch: int | None = None
+    offsets: tuple[str, ...] = ()
+    rows: Any = None
+    sample: Callable[[], pa.Table] | None = None
+    ended: bool = False
+
+
+class Stepper:
+    """Runs steps, one after the other, on a state directory that it owns."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        runner: Runner,
+        *,
+        quotas: Quotas | None = None,
+        retain_us: int | None = None,
+        step_bytes: int = STEP_BYTES,
+        take_over: bool = False,
+        reload: Callable[[str], str] | None = None,
+        upstream: Upstream | None = None,
+        inbox: Inbox | None = None,
+        reset_results: bool = False,
+    ) -> None:
+        self.setting = setting
+        self.runner = runner
+        self.retain_us = retain_us
+        self.step_bytes = step_bytes
+        self.upstream = upstream
+        self.inbox = inbox
+        self.waiting = NewFrames()
+        self.finished_us: int | None = None
+        self.wait_for_disk: Callable[[], None] = lambda: None
+        self.seconds: dict[str, float] = {}
+        """What the step before took to close the windows of queries, of those that took long."""
+        self.directory: Directory = setting.directory
+        self.marks = ResultMarks(self.directory, setting.results, reset=reset_results)
+        self.owner = Owner(self.directory, take_over=take_over)
+        try:
+            self.resume(quotas or Quotas(), reload)
+        except BaseException:
+            self.owner.close()
+            raise
+
+    def resume(self, quotas: Quotas, reload: Callable[[str], str] | None) -> None:
+        """Read where the state stands, and finish what its last commit promises."""
+        setting, inbox = self.setting, self.inbox
+        self.commit = self.directory.last_commit()
+        self.reset_folders = self.marks.check(self.commit)
+        """Folders that do not have the results of the last commit: they were moved aside."""
+        self.seen = Seen(self.directory, self.commit)
+        plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
+        self.kept_plan: tuple[Plan | None, str] = None, ""
+        if plan is not None and self.commit and digest_of(encode(plan)) == self.commit.plan:
+            self.kept_plan = plan, self.commit.plan
+        constants = FOR_EDGES if inbox is not None else None
+        self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.active, constants)
+        begun = self.pending or self.commit
+        self.changes = Changes(setting, self.planner, quotas, begun.tables if begun else {}, reload)
+        self.finish(self.commit)
+        forget_answers(self.directory)
+        sweep(self.directory, self.setting.results, self.commit.step if self.commit else 0)
+
+    # The registry before the next step
+
+    @property
+    def registry(self) -> Registry:
+        return read_registry(self.directory.root, self.commit.registry if self.commit else 0)
+
+    @property
+    def pending(self) -> Journal | None:
+        """The last attempt at a step that was begun and not committed: it must be run again before any other."""
+        return self.directory.newest_journal(self.number)
+
+    @property
+    def names(self) -> set[str]:
+        """Of all queries, those not yet registered among them."""
+        return self.registry.values.keys() | self.changes.first.keys()
+
+    @property
+    def is_ended(self) -> bool:
+        return self.commit is not None and self.commit.ended
+
+    @property
+    def number(self) -> int:
+        return (self.commit.step if self.commit else 0) + 1
+
+    # One step
+
+    def step(self, given: Input) -> Commit | None:
+        """Run one step, if there is anything to do; None if there is not."""
+        journal = self.pending
+        if journal is not None:
+            check_unchanged(journal)
+        else:
+            journal = self.begin(given)
+        if journal is None:
+            return None
+        try:
+            journal, ran = self.run_attempts(journal, given)
+            commit = self.committed(journal, ran)
+        except DamagedError:
+            self.owner.check_held()  # a new owner deletes what this one still looks for
+            raise
+        for each in ran.reduced:
+            for name, taken_s in each.manifest.seconds.items():
+                self.seconds[name] = max(taken_s, self.seconds.get(name, 0.0))
+        rows = sum(each.counted.totals.rows for each in ran.reduced)
+        if rows:
+            self.planner.observe(rows, sum(each.counted.node_rows for each in ran.reduced))
+        self.wait_for_disk()
+        begin_sync(staging_folders(self.directory.root, self.setting.results, commit))()
+        known = self.registry
+        self.commit = commit = self.owner.write_commit(commit)
+        self.reset_folders = set()
+        self.owner.check_held()  # a new owner finishes the commit itself, and may be further by now
+        try:
+            self.finish(commit)
+        except FullError:
+            self.owner.check_held()  # a new owner sweeps what this one was writing
+            raise
+        report_quarantine(known, self.registry)
+        tell_of_files(journal, commit)
+        return commit
+
+    def begin(self, given: Input) -> Journal | None:
+        """Decide what the step does and write it down; None if there is nothing to do."""
+        before = self.commit
+        state_bytes = sum(file.file.bytes for file in before.slices) if before else 0
+        registry, taken = self.changes.take(self.registry, state_bytes)
+        registry = self.without_slow(registry)
+        tables = dict(self.changes.tables)
+        upstream_us = self.upstream.closed_us() if self.upstream else None
+        taken_in = new_files(self.setting, self.seen, self.step_bytes, self.upstream, upstream_us)
+        known = from_json(before.edges) if before else {}
+        self.waiting = new = self.inbox.take(known, self.step_bytes, self.live_plans) if self.inbox else NewFrames()
+        files, units, left = taken_in.files, [*taken_in.units, *new.units], taken_in.left
+        has_rows = bool(units) or given.rows is not None
+        if self.upstream and has_rows:
+            results = self.upstream.tables(before.watermark_us if before else None)
+            tables |= {name: self.keep_table(rows) for name, rows in results.items()}
+        clock_us = later(before.clock_us if before else None, given.clock_us)
+        watermark_us, closed_us = (before.watermark_us, before.closed_us) if before else (None, None)
+        plan = before.plan if before else None
+        if has_rows or self.inbox:
+            registry, plan = self.planned(registry, tables, units, given)
+        journal = Journal(
+            step=self.number,
+            clock_us=clock_us,
+            watermark_us=watermark_us,
+            closed_us=closed_us,
+            registry=registry.version,
+            plan=plan,
+            tables=tables,
+            tasks=self.runner.tasks,
+            units=tuple(units),
+            files=tuple(files),
+            quarantined=tuple(taken_in.bad),
+            changed=tuple(taken_in.changed),
+            requests=tuple(request.id for request in taken),
+            batch=given.batch,
+            offsets=given.offsets,
+            ended=given.ended and not left and self.has_ended(upstream_us, new),
+            upstream_us=self.upstream.known_us(left, upstream_us) if self.upstream else None,
+            frames=tuple(new.frames),
+            edges=to_json(new.ledger),
+            lost=self.upstream.lost() if self.upstream else (),
+        )
+        ends = journal.ended and not (before is not None and before.ended)
+        changes = registry.version != (before.registry if before else 0)
+        comes = has_rows or files or new.frames or taken_in.changed or taken
+        # An edge names a plan as it is encoded today; that of an older version is stored under another name.
+        renames = self.inbox is not None and before is not None and plan != before.plan
+        if not (comes or changes or ends or renames or self.is_due(journal)):
+            return None
+        if not self.directory.write_journal(journal):
+            raise UsageError("state-lost", f"another engine began step {journal.step}")
+        self.changes.first = {}
+        return journal
+
+    def without_slow(self, registry: Registry) -> Registry:
+        """With queries in quarantine whose windows took too long to close in the step before."""
+        limit_s = self.changes.quotas.seconds
+        for name in [name for name, taken_s in self.seconds.items() if taken_s > limit_s and name in registry.active]:
+            reason = f"its windows took {self.seconds[name]:.0f} s to close in one step, {limit_s:g} s are allowed"
+            closed_us = self.commit.closed_us if self.commit else None
+            registry = keep_registry(self.directory, with_quarantined(registry, [name], reason, closed_us))
+        self.seconds = {}
+        return registry
+
+    def has_ended(self, upstream_us: int | None, new: NewFrames) -> bool:
+        """Whether nothing more can come from other queries, nor from edges."""
+        is_upstream_done = self.upstream is None or upstream_us == ENDED_US
+        return is_upstream_done and (self.inbox is None or (not new.is_more and self.inbox.all_ended(new.ledger)))
+
+    def is_due(self, journal: Journal) -> bool:
+        """Whether some window must be closed, or the watermark moves without rows."""
+        before = self.commit
+        if before is None or before.ended:
+            return False
+        moved_us = moved_watermark(before.watermark_us, before.partitions, journal, self.setting.declared)
+        if moved_us != before.watermark_us:
+            return True
+        if before.watermark_us is None or before.watermark_us == before.closed_us:
+            return False
+        after_us = before.closed_us if before.closed_us is not None else -ENDED_US
+        windows = {query.window for query in self.registry.active.values()}
+        spans = [instances_ending(window, after_us, before.watermark_us) for window in windows]
+        return any(first <= last for first, last in spans)
+
+    def run_attempts(self, journal: Journal, given: Input) -> tuple[Journal, Ran]:
+        """Run the step; if it fails for some queries, run it again without them. A worker that died may have died by
+        accident: only if it dies again, the queries to blame are looked for.
+        """
+        base, search, has_died = journal, None, False
+        suspects: dict[str, int] = {}
+        while True:
+            try:
+                ran = self.run(journal, given.rows)
+                if search is None or search.succeeded():
+                    return journal, ran
+            except Exception as problem:
+                failure = named_failure(problem)
+                blamed = self.generations(failure.queries, base) if failure is not None else []
+                if failure is not None and blamed:
+                    base = self.leave_out(base, blamed, failure.reason, given)
+                    search, has_died = None, False
+                elif not is_death(problem) or (search is not None and not search.failed()):
+                    raise
+                elif not has_died:
+                    has_died = True
+                elif search is None:
+                    if not (suspects := self.suspects(base)):
+                        raise
+                    search = Bisection(list(suspects))
+            journal = base
+            if search is not None:
+                suspected = [(name, suspects[name]) for name in search.left_out]
+                journal = self.leave_out(base, suspected, DIED, given, is_trial=True)
+
+    def generations(self, names: Iterable[str], journal: Journal) -> list[tuple[str, int]]:
+        """Which queries of these names an attempt may leave out. One that left with this step, whose last windows are
+        closed, comes first: its name may have been taken over.
+        """
+        known, now = self.registry.queries, read_registry(self.directory.root, journal.registry)
+        found = []
+        for name in names:
+            old, new = known.get(name), now.queries.get(name)
+            has_left = old is not None and old.quarantine is None and (new is None or new.generation != old.generation)
+            if old is not None and has_left and (name, old.generation) not in journal.left_out:
+                found.append((name, old.generation))
+            elif new is not None and name in now.active:
+                found.append((name, new.generation))
+        return found
+
+    def suspects(self, journal: Journal) -> dict[str, int]:
+        """The queries that came since the last commit, newest first, with their generations."""
+        registry = read_registry(self.directory.root, journal.registry)
+        return {name: registry.queries[name].generation for name in newcomers(registry, self.registry.queries)}
+
+    def leave_out(
+        self,
+        journal: Journal,
+        queries: Sequence[tuple[str, int]],
+        reason: str,
+        given: Input,
+        *,
+        is_trial: bool = False,
+    ) -> Journal:
+        """Journal a further attempt at the step, in which some queries are in quarantine."""
+        registry = read_registry(self.directory.root, journal.registry)
+        names = [name for name, each in registry.queries.items() if (name, each.generation) in queries]
+        registry = keep_registry(self.directory, with_quarantined(registry, names, reason, journal.closed_us))
+        plan = journal.plan
+        if plan is not None and (journal.units or given.rows is not None):
+            registry, plan = self.planned(registry, journal.tables, journal.units, given)
+        attempt = replace(
+            journal,
+            attempt=self.directory.attempts(journal.step),
+            registry=registry.version,
+            plan=plan,
+            left_out=(*journal.left_out, *queries),
+            is_trial=is_trial,
+        )
+        if not self.directory.write_journal(attempt):
+            raise self.owner.lost()
+        return attempt
+
+    def run(self, journal: Journal, rows: Any) -> Ran:
+        if not journal.units and rows is None and not self.closes(journal):
+            return Ran([])
+        return self.runner.run(self.setting, journal.key, rows)
+
+    def closes(self, journal: Journal) -> bool:
+        return journal.ended or (journal.watermark_us is not None and journal.watermark_us != journal.closed_us)
+
+    def planned(
+        self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], given: Input
+    ) -> tuple[Registry, str | None]:
+        """The plan for the queries; those that can't be planned come into quarantine."""
+        while True:
+            try:
+                return registry, self.plan_name(registry, tables, units, given)
+            except QueryFailure as problem:
+                self.planner.forget()  # the plan before has the same expressions
+                closed_us = self.commit.closed_us if self.commit else None
+                registry = with_quarantined(registry, problem.queries, problem.reason, closed_us)
+                registry = keep_registry(self.directory, registry)
+
+    def plan_name(
+        self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], given: Input
+    ) -> str | None:
+        sampled = given.sample or (lambda: self.sample_of(units, registry.version))
+        with failures_named(registry.active):
+            plan = self.planner.plan_for(registry.active, self.changes.rows_of(tables), sampled)
+        if plan is None and not registry.active and self.inbox is not None:
+            plan = NOTHING
+        if plan is None:
+            return None
+        if plan is not self.kept_plan[0] or self.kept_plan[1] not in self.live_plans:
+            self.kept_plan = plan, self.directory.keep_plan(plan, self.number, self.live_plans)
+        return self.kept_plan[1]
+
+    @property
+    def live_plans(self) -> set[str]:
+        """Those that the last commit names: of others the files may be deleted at any time."""
+        return plans_in(self.commit)
+
+    def keep_table(self, rows: pa.Table) -> str:
+        """Store a static table for the next step; return its version."""
+        return self.directory.keep_table(rows, self.number, set(self.commit.tables.values()) if self.commit else ())
+
+    def sample_of(self, units: Sequence[Unit], version: int) -> pa.Table:
+        """If all rows are at edges, which send them only until they have a plan, those that were seen then."""
+        sample = sample_of(self.setting, units, version)
+        return sample if self.inbox is None else self.inbox.sample(sample)
+
+    # Commit
+
+    def committed(self, journal: Journal, ran: Ran) -> Commit:
+        """The state after the step, if no row of it was lost."""
+        step = step_of(self.setting, journal.key)
+        vars(step)["before"] = self.commit  # it need not be read again
+        outcome = Outcome(step, ran.reduced)
+        check_conserved(journal, outcome.counted, ran.dataframe_rows)
+        return outcome.commit(self.owner.epoch, self.retain_us, self.list_inputs(journal))
+
+    def list_inputs(self, journal: Journal) -> int:
+        """The step of the newest list of all files that were read; now and then a new one is written."""
+        self.seen.add(journal)
+        if self.setting.source is None or not self.seen.is_due(journal.step):
+            return self.seen.listed
+        present = {file.path for file in list_files(self.setting.source)}
+        return self.seen.write(journal.step, present, journal.clock_us)
+
+    # After the commit, and after a crash behind it
+
+    def finish(self, commit: Commit | None) -> None:
+        """What a commit promises: files under their names, answers to requests, and no files that nobody names."""
+        if commit is None:
+            return
+        self.directory.note_commit(commit.step)
+        files = [(self.directory.root, file) for file in commit.rejected]
+        files += [(Path(self.setting.results[file.folder].path), file) for file in commit.results]
+        marks = [] if self.reset_folders else list(self.marks.write(commit))
+        shown = show([(root, file) for root, file in files if root not in self.reset_folders])
+        self.wait_for_disk = begin_sync({*marks, *shown})
+        self.finished_us = ENDED_US if commit.ended else commit.closed_us
+        journal = self.directory.journal(commit.step, commit.attempt)
+        if journal is not None and self.inbox is not None:
+            self.inbox.forget(journal.frames)
+            self.publish(commit)
+        if journal is not None and journal.requests:
+            asked = {request.id: request.name for request in requests(self.directory)}
+            answers = {id: self.answer(asked.get(id, ""), commit) for id in journal.requests}
+            answered(self.directory, journal.requests, answers)
+        collect_garbage(self.directory, commit, self.changes.tables, self.setting.results)
+
+    def publish(self, commit: Commit) -> None:
+        """The plan that edges are to count under."""
+        assert self.inbox is not None
+        registry = read_registry(self.directory.root, commit.registry)
+        plan = self.directory.plan(commit.plan) if commit.plan else None
+        self.inbox.publish(plan, registry, commit.tables)
+
+    def answer(self, name: str, commit: Commit) -> dict[str, Any]:
+        """The answer to a request: since when it holds, and for a query its first window that will be complete, with
+        those behind it that are left out.
+        """
+        told: dict[str, Any] = {"version": commit.registry, "step": commit.step}
+        registered = read_registry(self.directory.root, commit.registry).queries.get(name)
+        state = commit.queries.get(name)
+        if registered is not None and registered.quarantine is not None:
+            return {**told, "quarantine": registered.quarantine}
+        if registered is not None and state is not None and state.after_us is not None:
+            coming = outlook(self.directory, commit, registered.query, state)
+            told |= coming.document() if coming else {}
+        return told
+
+    def close(self) -> None:
+        try:
+            self.wait_for_disk()
+        finally:
+            self.owner.close()
+
+
+def report_quarantine(before: Registry, after: Registry) -> None:
+    """Log which queries came into quarantine with a step, and why."""
+    for name, each in after.queries.items():
+        known = before.queries.get(name)
+        if each.quarantine is not None and (known is None or known.quarantine is None):
+            LOG.warning("query %s is in quarantine: %s", printable(name), printable(each.quarantine))
+
+
+def tell_of_files(journal: Journal, commit: Commit) -> None:
+    """Rows that nobody will count are told of when they are known, not only as a number."""
+    for file in commit.quarantined:
+        part = f"; {file.rows:,} rows before the damage count" if file.rows else ""
+        LOG.warning("left out: %s: %s%s", printable(file.path), printable(file.reason), part)
+    for path in journal.changed:
+        LOG.warning("changed after it was read: %s; its new rows are not read", printable(path))

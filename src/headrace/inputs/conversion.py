@@ -1,0 +1,426 @@
+"""The one rule by which columns become declared types, whatever way they come in: files, frames, static tables, edges.
+
+A column is judged by its type, before a value is read: it fits whatever its values are, or it is read value by value,
+or it is refused. A value that does not fit makes a rejected row, and stops no other row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.expressions.columns import Evaluated, Mask, RowError, built, by_distinct, holds, settled, united
+from headrace.expressions.kernels_casts import from_text
+from headrace.kernel.address_loops import OCTETS, read_octets
+from headrace.kernel.states.columns import readable
+from headrace.kernel.strings import buffers
+from headrace.model.address import IPV4_BITS, MAPPED
+from headrace.model.arrow import ADDRESS_BYTES, arrow_type, conform, is_bytes, is_text, one_array, raw_bytes
+from headrace.model.errors import DataError
+from headrace.model.schema import Column, Stream
+from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, OUT_OF_RANGE, UNITS_US, to_microseconds
+from headrace.model.types import STRING, TIMESTAMP, DataType
+
+PLAIN_TIME = r"\A[12][0-9]{3}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
+INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
+SAFE_INTEGER_BITS, SAFE_BIGINT_DIGITS = 32, 18
+REJECTED = pa.schema([("raw", pa.string()), ("reason", pa.string())])
+
+
+@dataclass(frozen=True, eq=False)
+class Converted:
+    """Rows in declared types; and of each other row the first value that does not fit, with the reason."""
+
+    table: pa.Table
+    rejected: pa.Table
+
+
+def convert_table(table: pa.Table, columns: Sequence[Column], zone: tzinfo = UTC) -> Converted:
+    """Return the declared columns of a table; DataError if the type of one is refused. A missing column is NULL."""
+    positions = match_columns(table.column_names, columns)
+    check_types({name: table.schema.types[position] for name, position in positions.items()}, columns)
+    arrays = {name: one_array(table.column(position)) for name, position in positions.items()}
+    return convert_rows(arrays, columns, zone, table.num_rows)
+
+
+def convert_whole(name: str, table: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    """Return all rows of a static table; DataError if one does not fit."""
+    found = convert_table(table, columns)
+    if found.rejected.num_rows:
+        first = found.rejected.slice(0, 1).to_pylist()[0]
+        raise DataError("bad-row", f"{name} has a row that can't be read: {first['reason']}", detail=first["raw"])
+    return found.table
+
+
+def null_column(column: Column, length: int) -> pa.Array:
+    return pa.nulls(length, arrow_type(column.type))
+
+
+def convert_rows(
+    arrays: Mapping[str, pa.Array],
+    columns: Sequence[Column],
+    zone: tzinfo,
+    length: int,
+    missing: Callable[[Column, int], pa.Array] = null_column,
+) -> Converted:
+    """Convert columns, by declared name, whose types are not refused."""
+    found = {each.name: convert_column(arrays[each.name], each, zone) for each in columns if each.name in arrays}
+    values = [found[each.name].values if each.name in found else missing(each, length) for each in columns]
+    failures = first_failures(columns, found, length)
+    rejected = [
+        (show_value(arrays[each.name][row]), reason_of(each, value_type(arrays[each.name].type)))
+        for row, each in failures
+    ]
+    table = pa.table(values, names=[each.name for each in columns])
+    return Converted(without(table, [row for row, _ in failures]), rejected_table(rejected))
+
+
+def as_stream(results: pa.Table, stream: Stream) -> pa.Table:
+    """Return results of a query as rows of the stream that they are: the event time is the window's last instant."""
+    assert stream.derived is not None
+    ends = results[stream.derived.end].cast(pa.int64())
+    times = pc.subtract(ends, 1).cast(arrow_type(TIMESTAMP))
+    return typed_results(results.append_column(stream.event_time, times), stream.columns)
+
+
+def typed_results(results: pa.Table, columns: Iterable[Column]) -> pa.Table:
+    """Return results that were written for people in the types they had."""
+    for column in columns:
+        position = results.schema.get_field_index(column.name)
+        if position >= 0 and results.schema.types[position] != arrow_type(column.type):
+            found = one_array(results.column(position))
+            is_time = column.type == TIMESTAMP  # of a window's end in the year 10000, too
+            typed = found.cast(pa.int64()) if is_time else convert_column(found, column, UTC).values
+            results = results.set_column(position, column.name, typed.cast(arrow_type(column.type)))
+    return conform(results, columns)
+
+
+# Names
+
+
+def match_columns(names: Sequence[str], columns: Iterable[Column]) -> dict[str, int]:
+    """Return the positions of declared columns among names: the same spelling first, then in any case."""
+    found = {}
+    for column in columns:
+        exact = [position for position, name in enumerate(names) if name == column.name]
+        alike = exact or [position for position, name in enumerate(names) if name.lower() == column.name.lower()]
+        if len(alike) > 1:
+            raise DataError("column-name", f"has {len(alike)} columns '{column.name}'")
+        if alike:
+            found[column.name] = alike[0]
+    return found
+
+
+def check_schema(schema: pa.Schema, stream: Stream) -> None:
+    """Raise DataError if rows of these columns can never be rows of the stream."""
+    positions = match_columns(schema.names, stream.columns)
+    if stream.event_time not in positions:
+        detail = f"its columns are {', '.join(schema.names)}"
+        raise DataError("column-name", f"has no column '{stream.event_time}', the event time", detail=detail)
+    check_types({name: schema.types[position] for name, position in positions.items()}, stream.columns)
+
+
+# Types
+
+
+def check_types(types: Mapping[str, pa.DataType], columns: Iterable[Column]) -> None:
+    """Raise DataError if a type, by declared name, is refused."""
+    misfits = [each for each in columns if each.name in types and not is_accepted(types[each.name], each.type)]
+    if misfits:
+        problems = [f"column {each.name} is {types[each.name]} and can't be read as {each.type}" for each in misfits]
+        hints = [hint for each in misfits if (hint := better_type(types[each.name], each.type)) is not None]
+        raise DataError("column-type", "; ".join(problems), hint=hints[0] if hints else None)
+
+
+def better_type(found: pa.DataType, wanted: DataType) -> str | None:
+    if pa.types.is_floating(found) and wanted.name == "DECIMAL":
+        return "declare it DOUBLE"
+    if pa.types.is_decimal(found) and wanted.name == "DOUBLE":
+        return f"declare it DECIMAL({found.precision}, {found.scale})"
+    if pa.types.is_integer(found) and wanted == TIMESTAMP:
+        return "a number has no unit of time: store timestamps"
+    return None
+
+
+def is_accepted(found: pa.DataType, wanted: DataType) -> bool:
+    return is_lossless(found, wanted) or is_read_by_value(found, wanted)
+
+
+def is_lossless(found: pa.DataType, wanted: DataType) -> bool:
+    """Whether every value of a type fits the declared one."""
+    found = value_type(found)
+    return bool(pa.types.is_null(found) or LOSSLESS[wanted.name](found, wanted))
+
+
+def is_read_by_value(found: pa.DataType, wanted: DataType) -> bool:
+    """Whether some values of a type fit the declared one, and others may not."""
+    return not is_lossless(found, wanted) and wanted.name in BY_VALUE and BY_VALUE[wanted.name](value_type(found))
+
+
+def value_type(found: pa.DataType) -> pa.DataType:
+    return found.value_type if pa.types.is_dictionary(found) else found
+
+
+def to_bigint(found: pa.DataType, _wanted: DataType) -> bool:
+    if pa.types.is_decimal(found):
+        return bool(found.scale == 0 and found.precision <= SAFE_BIGINT_DIGITS)
+    return bool(pa.types.is_integer(found) and found != pa.uint64())
+
+
+def to_double(found: pa.DataType, _wanted: DataType) -> bool:
+    if pa.types.is_integer(found):
+        return bool(found.bit_width <= SAFE_INTEGER_BITS)
+    return bool(pa.types.is_floating(found))
+
+
+def to_decimal(found: pa.DataType, wanted: DataType) -> bool:
+    whole_digits = wanted.precision - wanted.scale
+    if pa.types.is_decimal(found):
+        return bool(found.scale <= wanted.scale and found.precision - found.scale <= whole_digits)
+    if found == pa.int64():
+        return whole_digits >= INTEGER_DIGITS[64] - 1
+    return bool(pa.types.is_integer(found)) and INTEGER_DIGITS[found.bit_width] <= whole_digits
+
+
+def is_exact(found: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(found) or pa.types.is_decimal(found))
+
+
+def is_time(found: pa.DataType) -> bool:
+    return bool(is_text(found) or pa.types.is_timestamp(found) or pa.types.is_date(found))
+
+
+def is_address(found: pa.DataType) -> bool:
+    is_raw = is_bytes(found) or pa.types.is_fixed_size_binary(found)
+    return bool(is_text(found) or is_raw or pa.types.is_integer(found))
+
+
+LOSSLESS: dict[str, Callable[[pa.DataType, DataType], bool]] = {
+    "BOOLEAN": lambda found, _: bool(pa.types.is_boolean(found)),
+    "BIGINT": to_bigint,
+    "DOUBLE": to_double,
+    "DECIMAL": to_decimal,
+    "STRING": lambda found, _: is_text(found),
+    "TIMESTAMP": lambda _found, _wanted: False,
+    "ADDRESS": lambda found, wanted: bool(found == arrow_type(wanted)),
+    "BINARY": lambda found, _: is_bytes(found),
+}
+BY_VALUE: dict[str, Callable[[pa.DataType], bool]] = {
+    "BIGINT": lambda found: is_exact(found) or bool(pa.types.is_floating(found)),
+    "DOUBLE": lambda found: bool(pa.types.is_integer(found)),
+    "DECIMAL": is_exact,
+    "TIMESTAMP": is_time,
+    "ADDRESS": is_address,
+}
+
+
+# Values
+
+
+def convert_column(array: pa.Array, column: Column, zone: tzinfo) -> Evaluated:
+    """Convert a column whose type is not refused; the rows failed whose value does not fit. A local time is kept as if
+    the clock on the wall showed UTC.
+    """
+    zone = UTC if column.is_local else zone
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_null(array.type):
+        return Evaluated(null_column(column, len(array)))
+    if column.type == TIMESTAMP and not is_text(array.type):
+        return convert_times(array, zone)
+    if column.type.name == "ADDRESS" and array.type != arrow_type(column.type):
+        return convert_addresses(array, column.type)
+    if is_text(array.type):
+        check_utf8(array, column)
+        return read_texts(array.cast(pa.string()), column.type, zone)
+    return cast_values(array, column.type)
+
+
+def check_utf8(array: pa.Array, column: Column) -> None:
+    """Arrow takes bytes for UTF-8 unseen."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as problem:
+        detail = str(problem).splitlines()[0]
+        raise DataError("column-damaged", f"column {column.name} is damaged", detail=detail) from None
+
+
+def cast_values(array: pa.Array, wanted: DataType) -> Evaluated:
+    """Cast a column; where that loses something, half by half, so that only the values fail that do not fit."""
+    try:
+        return Evaluated(cast_exactly(array, wanted))
+    except pa.ArrowInvalid:
+        if len(array) == 1:
+            return Evaluated(pa.nulls(1, arrow_type(wanted)), np.ones(1, np.bool_))
+    middle = len(array) // 2
+    halves = [cast_values(array[:middle], wanted), cast_values(array[middle:], wanted)]
+    masks = [np.zeros(len(half.values), np.bool_) if half.failed is None else half.failed for half in halves]
+    return Evaluated(pa.concat_arrays([half.values for half in halves]), np.concatenate(masks))
+
+
+def cast_exactly(array: pa.Array, wanted: DataType) -> pa.Array:
+    """A safe cast refuses what would change: 2.5 as BIGINT, 2^60 + 1 as DOUBLE, 2^63 from an unsigned column."""
+    if pa.types.is_float16(array.type):
+        array = array.cast(pa.float32())
+    if wanted.name == "DECIMAL" and pa.types.is_integer(array.type):
+        array = array.cast(pa.decimal128(INTEGER_DIGITS[64], 0))  # wide enough for any
+    return array.cast(arrow_type(wanted))
+
+
+def convert_times(array: pa.Array, zone: tzinfo) -> Evaluated:
+    """Times in the years 1 to 9999; nanoseconds are cut to the microsecond they lie in, so no row moves over an end."""
+    if pa.types.is_date(array.type):
+        array = array.cast(pa.timestamp("s") if pa.types.is_date32(array.type) else pa.timestamp("ms"))
+    numbers = array.cast(pa.int64())
+    unit_us = UNITS_US.get(array.type.unit)
+    micros = floor_thousandths(numbers) if unit_us is None else numbers
+    low, high = (limit // (unit_us or 1) for limit in (MIN_TIMESTAMP_US, MAX_TIMESTAMP_US))
+    near = blank_outside(micros, low, high)
+    scaled = near.values if unit_us is None else pc.multiply(near.values, unit_us)
+    if array.type.tz is not None:
+        return Evaluated(scaled.cast(arrow_type(TIMESTAMP)), near.failed)
+    local = blank_outside(localized(scaled, zone), MIN_TIMESTAMP_US, MAX_TIMESTAMP_US)
+    return Evaluated(local.values.cast(arrow_type(TIMESTAMP)), united([near.failed, local.failed]))
+
+
+def blank_outside(numbers: pa.Array, low: int, high: int) -> Evaluated:
+    lowest, highest = (bound.as_py() for bound in pc.min_max(numbers).values())
+    if lowest is None or low <= lowest <= highest <= high:
+        return Evaluated(numbers)
+    return settled(numbers, holds(pc.or_(pc.less(numbers, low), pc.greater(numbers, high))))
+
+
+def floor_thousandths(nanos: pa.Array) -> pa.Array:
+    floored = np.floor_divide(nanos.fill_null(0).to_numpy(zero_copy_only=False), 1_000)
+    return pa.array(floored, mask=np.asarray(nanos.is_null()))
+
+
+def localized(micros: pa.Array, zone: tzinfo) -> pa.Array:
+    """Wall-clock microseconds of `zone` as UTC; a time that the clocks skip is read with the old offset."""
+    if zone == UTC:
+        return micros
+    naive = micros.cast(pa.timestamp("us"))
+    try:
+        aware = pc.assume_timezone(naive, str(zone), ambiguous="earliest", nonexistent="raise")
+    except (pa.ArrowInvalid, ValueError):
+        encoded = naive.dictionary_encode()
+        found = [to_microseconds(moment, zone) for moment in encoded.dictionary.to_pylist()]
+        return pa.array(found, pa.int64()).take(encoded.indices)
+    return aware.cast(pa.int64())
+
+
+def convert_addresses(array: pa.Array, wanted: DataType) -> Evaluated:
+    """Texts, raw bytes (4 or 16), or the number of an IPv4 address."""
+    if is_text(array.type):
+        return read_texts(array.cast(pa.string()), wanted, UTC)
+    read = ipv4_number if pa.types.is_integer(array.type) else bytes_number
+    return by_distinct(read, array, STRING, wanted)
+
+
+def ipv4_number(number: int) -> int:
+    if not 0 <= number < 2**IPV4_BITS:
+        raise RowError("not the number of an IPv4 address")
+    return MAPPED | number
+
+
+def bytes_number(raw: bytes) -> int:
+    try:
+        return int.from_bytes(raw_bytes(raw), "big")
+    except ValueError as problem:
+        raise RowError("not the bytes of an address") from problem
+
+
+# Texts
+
+
+def read_texts(texts: pa.Array, data_type: DataType, zone: tzinfo) -> Evaluated:
+    """Read texts as CAST does; the rows failed that it can't read."""
+    if data_type == STRING:
+        return Evaluated(texts)
+    plain = None
+    if data_type.name == "TIMESTAMP":
+        plain = plain_times(texts, zone)
+    elif data_type.name == "ADDRESS":
+        plain = plain_addresses(texts)
+    return from_text(texts, data_type, zone) if plain is None else Evaluated(plain)
+
+
+def all_match(texts: pa.Array, pattern: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
+
+
+def plain_times(texts: pa.Array, zone: tzinfo) -> pa.Array | None:
+    """Arrow reads times of the usual forms, if all are of the same one."""
+    for form, unit in ((r"Z\z", pa.timestamp("us", tz="UTC")), (r"\z", pa.timestamp("us"))):
+        if all_match(texts, PLAIN_TIME + form):
+            try:
+                times = texts.cast(unit)
+            except pa.ArrowInvalid:
+                return None
+            instants = times.cast(pa.int64())
+            return (instants if unit.tz else localized(instants, zone)).cast(pa.timestamp("us", tz="UTC"))
+    return None
+
+
+def plain_addresses(texts: pa.Array) -> pa.Array | None:
+    """All at once, if all are IPv4."""
+    offsets, data = buffers(pc.fill_null(texts, "") if texts.null_count else texts)
+    octets = np.zeros((len(texts), OCTETS), np.uint8)
+    empty = np.count_nonzero(offsets[1:] == offsets[:-1])
+    if empty > texts.null_count or not read_octets(readable(data), readable(offsets), octets):
+        return None
+    mapped = np.zeros((len(texts), ADDRESS_BYTES), np.uint8)
+    mapped[:, 10:12] = 0xFF
+    mapped[:, 12:] = octets
+    return built(mapped.reshape(-1, ADDRESS_BYTES), pa.binary(ADDRESS_BYTES), texts)
+
+
+# Rows
+
+
+def first_failures(columns: Iterable[Column], found: Mapping[str, Evaluated], length: int) -> list[tuple[int, Column]]:
+    """Return each row with a value that could not be read, and the first column in which it is so."""
+    failed: list[tuple[int, Column]] = []
+    seen: Mask = np.zeros(length, np.bool_)
+    for column in columns:
+        mask = found[column.name].failed if column.name in found else None
+        if mask is not None:
+            failed += [(int(row), column) for row in np.flatnonzero(mask & ~seen)]
+            seen |= mask
+    return sorted(failed, key=lambda each: each[0])
+
+
+def without(table: pa.Table, rows: list[int]) -> pa.Table:
+    if not rows:
+        return table
+    kept = np.ones(table.num_rows, np.bool_)
+    kept[rows] = False
+    return table.filter(pa.array(kept))
+
+
+def rejected_table(rejected: Iterable[tuple[str, str]]) -> pa.Table:
+    listed = list(rejected)
+    raws, reasons = [raw for raw, _ in listed], [reason for _, reason in listed]
+    return pa.table([pa.array(raws, pa.string()), pa.array(reasons, pa.string())], schema=REJECTED)
+
+
+def unreadable(column: Column) -> str:
+    return f"column {column.name} can't be read as {column.type}"
+
+
+def reason_of(column: Column, found: pa.DataType) -> str:
+    return OUT_OF_RANGE.format(column.name) if column.type == TIMESTAMP and not is_text(found) else unreadable(column)
+
+
+def show_value(value: pa.Scalar) -> str:
+    """The value as text; a time beyond what Python knows is a number of its unit."""
+    try:
+        plain = value.as_py()
+    except (ValueError, OverflowError):
+        plain = value.value
+    return plain.hex() if isinstance(plain, bytes) else str(plain)

@@ -1,0 +1,167 @@
+"""Text in blocks of whole lines. A unit owns the lines that start in it, so any cut gives each line exactly once.
+
+A line ends with a newline, before which a carriage return is no part of it. Empty lines are passed over. The mark of
+byte order at the beginning of a file is no part of its first line.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.inputs.source import BadFile, reading
+from headrace.model.units import InputFile, Unit
+
+BLOCK_BYTES = 8 << 20
+MAX_LINE_BYTES = 16 << 20
+SLOW_LINES = 64
+NEWLINE, RETURN = 10, 13
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """The lines of a block of text that are not empty: bytes [starts[i], ends[i]) of `data`."""
+
+    data: bytes
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, data: bytes) -> Lines:
+        characters = np.frombuffer(data or b"\n", np.uint8)
+        newlines = np.flatnonzero(characters == NEWLINE)
+        starts, ends = np.append(0, newlines + 1), np.append(newlines, len(data))
+        ends = ends - ((ends > starts) & (characters[np.maximum(ends, 1) - 1] == RETURN))
+        return cls(data, starts[ends > starts], ends[ends > starts])
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def raw(self, number: int) -> bytes:
+        return self.data[self.starts[number] : self.ends[number]]
+
+    def shown(self, number: int) -> str:
+        return self.raw(number).decode(errors="replace")
+
+    def part(self, begin: int, end: int) -> Lines:
+        """With the ends of the lines, since a carriage return before one tells nothing when it is cut off."""
+        return Lines.of(self.data[self.starts[begin] : self.starts[end] if end < len(self) else None])
+
+
+@dataclass(frozen=True, eq=False)
+class Parsed:
+    """Columns by declared name, as texts or as values already; the line of each row; refused lines with a reason."""
+
+    columns: dict[str, pa.Array]
+    kept: NDArray[np.int64]
+    refused: list[tuple[int, str]]
+
+
+Parser = Callable[[Lines], Parsed]
+
+
+def parse(
+    lines: Lines, fast: Callable[[Lines], Parsed | None], slow: Parser, slow_lines: int = SLOW_LINES
+) -> Iterator[tuple[Lines, Parsed]]:
+    """The fast parser takes all of the lines or none; the slow one finds the bad lines where it does not."""
+    if not len(lines):
+        return
+    found = fast(lines)
+    if found is not None:
+        yield lines, found
+    elif len(lines) <= slow_lines:
+        yield lines, slow(lines)
+    else:
+        middle = len(lines) // 2
+        yield from parse(lines.part(0, middle), fast, slow, slow_lines)
+        yield from parse(lines.part(middle, len(lines)), fast, slow, slow_lines)
+
+
+def is_compressed(path: str) -> bool:
+    return path.lower().endswith(".gz")
+
+
+def opened(path: str) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path, "rb")) if is_compressed(path) else open(path, "rb", buffering=0)
+
+
+def cut_bytes(file: InputFile, unit_bytes: int) -> list[Unit]:
+    """Equal ranges of about `unit_bytes`."""
+    if is_compressed(file.path):
+        return [Unit(file.path, 0, file.size, file.size)]
+    count = max(1, round(file.size / unit_bytes))
+    edges = [file.size * number // count for number in range(count + 1)]
+    return [Unit(file.path, begin, end, end - begin) for begin, end in pairwise(edges)]
+
+
+def first_line(path: str) -> tuple[bytes, int, int]:
+    """The first line, and the bytes at which it and the line after it begin."""
+    with reading(path), opened(path) as file:
+        data = b""
+        while b"\n" not in data and (piece := file.read(1 << 16)):
+            data += piece
+            check_length(path, data)
+        start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
+        line, newline, _ = data[start:].partition(b"\n")
+        return line.removesuffix(b"\r"), start, start + len(line) + len(newline)
+
+
+def check_length(path: str, line: bytes) -> None:
+    if len(line) > MAX_LINE_BYTES:
+        raise BadFile(path, f"has a line of more than {MAX_LINE_BYTES >> 20} MB")
+
+
+def owned_blocks(unit: Unit, first: int, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """The lines of a unit in blocks of whole ones; the first line of the file that counts begins at byte `first`."""
+    with reading(unit.path), opened(unit.path) as file:
+        end = unit.end
+        if is_compressed(unit.path):
+            end = 1 << 62
+        elif os.fstat(file.fileno()).st_size < end:
+            raise BadFile(unit.path, "is shorter than it was when it was listed")
+        start = first_start(file, unit.begin, end, first)
+        pending = b""
+        while start < end:
+            piece = file.read(block_bytes)
+            pending += piece
+            ready = ready_bytes(pending, end - start, is_last=not piece)
+            if ready:
+                yield pending[:ready]
+            if not piece:
+                return
+            pending, start = pending[ready:], start + ready
+            check_length(unit.path, pending)
+
+
+def first_start(file: BinaryIO, begin: int, end: int, first: int) -> int:
+    """Where the first owned line starts, with the file there; `end` or more if there is none."""
+    if begin <= first:
+        file.seek(first)
+        return first
+    position = begin - 1
+    file.seek(position)
+    while position < end and (piece := file.read(1 << 16)):
+        newline = piece.find(b"\n")
+        if newline >= 0:
+            file.seek(position + newline + 1)
+            return position + newline + 1
+        position += len(piece)
+    return end
+
+
+def ready_bytes(pending: bytes, owned: int, is_last: bool) -> int:
+    """How many bytes make up whole lines that start among the first `owned` ones."""
+    if len(pending) >= owned:
+        newline = pending.find(b"\n", owned - 1)
+        if newline >= 0:
+            return newline + 1
+    return len(pending) if is_last else pending.rfind(b"\n") + 1

@@ -1,0 +1,120 @@
+"""Parquet: row groups, only the needed columns, in pieces. The footer tells if a file fits before a row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.inputs.conversion import check_types, convert_rows, is_read_by_value, match_columns
+from headrace.inputs.folders import Folders
+from headrace.inputs.source import (
+    BadFile,
+    Declaration,
+    Rows,
+    Source,
+    reading,
+)
+from headrace.model.schema import Column
+from headrace.model.units import InputFile, Unit
+
+PIECE_ROWS = 1 << 18
+BUFFER_BYTES = 4 << 20
+
+
+@contextmanager
+def opened(path: str) -> Iterator[pq.ParquetFile]:
+    with (
+        reading(path),
+        pq.ParquetFile(
+            path,
+            buffer_size=BUFFER_BYTES,
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+        ) as parquet,
+    ):
+        yield parquet
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the declared columns are in a file: the name of each in the file, or the value of a folder. Those in
+    `by_value` are read whichever are asked for: a row is rejected or not whatever the queries.
+    """
+
+    names: dict[str, str]
+    old_times: frozenset[str]
+    folders: Folders
+    by_value: frozenset[str]
+
+    @classmethod
+    def of(cls, source: Source, path: str, parquet: pq.ParquetFile, declaration: Declaration) -> Layout:
+        schema = parquet.schema_arrow
+        positions = match_columns(schema.names, declaration.columns)
+        types = {name: schema.types[position] for name, position in positions.items()}
+        check_types(types, declaration.columns)
+        names = {name: schema.names[position] for name, position in positions.items()}
+        by_value = {each.name for each in declaration.columns if is_by_value(types.get(each.name), each)}
+        held = f"its columns are {', '.join(schema.names)}"
+        folders = Folders.of(source, path, declaration, names, held)
+        return cls(names, old_times(parquet), folders, frozenset(by_value))
+
+
+def is_by_value(found: pa.DataType | None, column: Column) -> bool:
+    return found is not None and is_read_by_value(found, column.type)
+
+
+def old_times(parquet: pq.ParquetFile) -> frozenset[str]:
+    """Columns of the retired 96-bit times, which look naive. Spark writes them by default, always in UTC."""
+    fields = [parquet.schema.column(position) for position in range(len(parquet.schema))]
+    return frozenset(each.path for each in fields if each.physical_type == "INT96")
+
+
+def cut_parquet(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
+    """Runs of row groups of about `unit_bytes` in the file."""
+    with opened(file.path) as parquet:
+        Layout.of(source, file.path, parquet, declaration)
+        metadata = parquet.metadata
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        sizes = [(group_bytes(group), group.num_rows) for group in groups]
+    units: list[Unit] = []
+    begin, size, rows = 0, 0, 0
+    for group, (group_size, group_rows) in enumerate(sizes):
+        if group > begin and size + group_size > unit_bytes:
+            units.append(Unit(file.path, begin, group, size, rows))
+            begin, size, rows = group, 0, 0
+        size += group_size
+        rows += group_rows
+    return [*units, Unit(file.path, begin, len(sizes), size, rows)] if sizes else units
+
+
+def group_bytes(group: pq.RowGroupMetaData) -> int:
+    return sum(group.column(position).total_compressed_size for position in range(group.num_columns))
+
+
+def read_parquet(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[Rows]:
+    with opened(unit.path) as parquet:
+        layout = Layout.of(source, unit.path, parquet, declaration)
+        if unit.end > parquet.num_row_groups:
+            raise BadFile(unit.path, "has fewer row groups than when it was listed")
+        needed = declaration.asked({*columns, *layout.by_value})
+        names = [column.name for column in declaration.asked(columns)]
+        batches = parquet.iter_batches(
+            batch_size=PIECE_ROWS,
+            row_groups=range(unit.begin, unit.end),
+            columns=[layout.names[column.name] for column in needed if column.name in layout.names],
+            use_threads=False,
+        )
+        for batch in batches:
+            arrays = {each.name: found_array(batch, layout, each) for each in needed if each.name in layout.names}
+            rows = convert_rows(arrays, needed, declaration.zone, batch.num_rows, layout.folders.column)
+            yield Rows(rows.table.select(names), rows.rejected)
+
+
+def found_array(batch: pa.RecordBatch, layout: Layout, column: Column) -> pa.Array:
+    name = layout.names[column.name]
+    array = batch.column(name)
+    return array.cast(pa.timestamp("us", tz="UTC")) if name in layout.old_times else array

@@ -1,0 +1,194 @@
+"""Files to units, units to rows: one table of formats."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC
+
+import pyarrow as pa
+
+from headrace.expressions.columns import Evaluated
+from headrace.inputs.conversion import as_stream, first_failures, read_texts, rejected_table, unreadable, without
+from headrace.inputs.csv import CsvFormat
+from headrace.inputs.file_list import list_files
+from headrace.inputs.folders import Folders
+from headrace.inputs.json_lines import JsonFormat
+from headrace.inputs.lines import Lines, Parsed, cut_bytes, first_line, owned_blocks, parse
+from headrace.inputs.parquet import cut_parquet, read_parquet
+from headrace.inputs.source import (
+    MAX_ROWS,
+    MEND,
+    MEND_TABLE,
+    BadFile,
+    Declaration,
+    Rows,
+    Source,
+)
+from headrace.model.arrow import arrow_type
+from headrace.model.errors import DataError
+from headrace.model.schema import Column, Stream, Table
+from headrace.model.units import InputFile, Unit
+
+UNIT_BYTES = 32 << 20
+
+
+def cut(source: Source, file: InputFile, stream: Stream, unit_bytes: int = UNIT_BYTES) -> list[Unit]:
+    """The units of a file, which must fit the declaration of its stream, or BadFile."""
+    return FORMATS[source.format].cut(source, file, declared_in_files(stream), unit_bytes)
+
+
+def read(source: Source, unit: Unit, stream: Stream, columns: Collection[str]) -> Iterator[Rows]:
+    """The rows of a unit in pieces of bounded size, the asked columns in declared order."""
+    if stream.derived is None:
+        return pieces(source, unit, Declaration.of(stream), columns)
+    held = {*columns, stream.derived.end} - {stream.event_time}
+    names = [column.name for column in stream.columns if column.name in columns]
+    found = pieces(source, unit, declared_in_files(stream), held)
+    return (replace(rows, table=as_stream(rows.table, stream).select(names)) for rows in found)
+
+
+def declared_in_files(stream: Stream) -> Declaration:
+    """Of results all but their event time, which is told by the end of the window."""
+    if stream.derived is None:
+        return Declaration.of(stream)
+    columns = tuple(column for column in stream.columns if column.name != stream.event_time)
+    return Declaration(columns, stream.zone, stream.derived.end)
+
+
+def read_file(source: Source, file: InputFile, relation: Stream | Table) -> Iterator[Rows]:
+    """All rows of a file, all declared columns."""
+    declaration = Declaration.of(relation)
+    names = [column.name for column in relation.columns]
+    for unit in FORMATS[source.format].cut(source, file, declaration, UNIT_BYTES):
+        yield from pieces(source, unit, declaration, names)
+
+
+def read_table(source: Source, table: Table) -> pa.Table:
+    """All rows of a static table, from the files of a directory or from one file. A bad row makes a bad file."""
+    files = [one_file(source.path)] if os.path.isfile(source.path) else list_files(source)
+    if not files:
+        raise DataError("no-data", f"there are no files of {table.name} in {source.path}")
+    schema = pa.schema([(column.name, arrow_type(column.type)) for column in table.columns])
+    tables = [schema.empty_table()]
+    try:
+        for file in files:
+            for rows in read_file(source, file, table):
+                refuse_rejected(file.path, rows.rejected)
+                tables.append(rows.table)
+    except BadFile as problem:
+        if problem.hint == MEND:
+            problem.hint = MEND_TABLE
+        raise
+    return pa.concat_tables(tables)
+
+
+def one_file(path: str) -> InputFile:
+    status = os.stat(path)
+    return InputFile(os.path.abspath(path), status.st_size, status.st_mtime_ns)
+
+
+def refuse_rejected(path: str, rejected: pa.Table) -> None:
+    if rejected.num_rows:
+        first = rejected.slice(0, 1).to_pylist()[0]
+        raise BadFile(path, f"has a row that can't be read: {first['reason']}", first["raw"])
+
+
+def pieces(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[Rows]:
+    for rows in FORMATS[source.format].read(source, unit, declaration, columns):
+        if rows.table.num_rows <= MAX_ROWS:
+            yield rows
+            continue
+        yield Rows(rows.table.slice(0, MAX_ROWS), rows.rejected)
+        for begin in range(MAX_ROWS, rows.table.num_rows, MAX_ROWS):
+            yield Rows(rows.table.slice(begin, MAX_ROWS))
+
+
+# Text
+
+
+def cut_csv(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
+    held = CsvFormat.of(source, file.path, declaration).positions
+    Folders.of(source, file.path, declaration, held, csv_header(source, file.path))
+    return cut_bytes(file, unit_bytes)
+
+
+def csv_header(source: Source, path: str) -> str:
+    """For who wonders why a column is not found."""
+    line = first_line(path)[0].decode(errors="replace")
+    return f"its first line is '{line}'; the options delimiter and header say how it is read"
+
+
+def read_csv(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[Rows]:
+    layout = CsvFormat.of(source, unit.path, declaration)
+    folders = Folders.of(source, unit.path, declaration, layout.positions)
+    return read_lines(layout, unit, declaration, declaration.asked(columns), folders)
+
+
+def cut_json(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
+    json_folders(source, file.path, declaration)
+    first_line(file.path)
+    return cut_bytes(file, unit_bytes)
+
+
+def read_json(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[Rows]:
+    _, start, _ = first_line(unit.path)
+    layout = JsonFormat(declaration.columns, start)
+    folders = json_folders(source, unit.path, declaration)
+    return read_lines(layout, unit, declaration, declaration.asked(columns), folders)
+
+
+def json_folders(source: Source, path: str, declaration: Declaration) -> Folders:
+    """Lines have no header: a folder gives its value to the rows in which the field is missing or null."""
+    return Folders.of(source, path, Declaration(declaration.columns, declaration.zone), ())
+
+
+def read_lines(
+    layout: CsvFormat | JsonFormat, unit: Unit, declaration: Declaration, asked: list[Column], folders: Folders
+) -> Iterator[Rows]:
+    for block in owned_blocks(unit, layout.first):
+        found = [
+            typed_rows(lines, parsed, declaration, asked, folders)
+            for lines, parsed in parse(Lines.of(block), layout.fast, layout.slow)
+        ]
+        if found:
+            table = pa.concat_tables([rows.table for rows in found]).combine_chunks()
+            yield Rows(table, pa.concat_tables([rows.rejected for rows in found]).combine_chunks())
+
+
+def typed_rows(lines: Lines, parsed: Parsed, declaration: Declaration, asked: list[Column], folders: Folders) -> Rows:
+    """The values of parsed lines; a line is rejected for its first column that can't be read."""
+    found = {
+        column.name: typed(parsed.columns[column.name], column, declaration)
+        for column in declaration.columns
+        if column.name in parsed.columns
+    }
+    count = len(parsed.kept)
+    failures = first_failures(declaration.columns, found, count)
+    refused = parsed.refused + [(int(parsed.kept[row]), unreadable(column)) for row, column in failures]
+    arrays = [
+        folders.fill(column, found[column.name].values) if column.name in found else folders.column(column, count)
+        for column in asked
+    ]
+    table = without(pa.table(arrays, names=[column.name for column in asked]), [row for row, _ in failures])
+    return Rows(table, rejected_table((lines.shown(number), reason) for number, reason in sorted(refused)))
+
+
+def typed(array: pa.Array, column: Column, declaration: Declaration) -> Evaluated:
+    if array.type == arrow_type(column.type):
+        return Evaluated(array)
+    return read_texts(array, column.type, UTC if column.is_local else declaration.zone)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    cut: Callable[[Source, InputFile, Declaration, int], list[Unit]]
+    read: Callable[[Source, Unit, Declaration, Collection[str]], Iterator[Rows]]
+
+
+FORMATS = {
+    "parquet": Format(cut_parquet, read_parquet),
+    "csv": Format(cut_csv, read_csv),
+    "json": Format(cut_json, read_json),
+}

@@ -1,0 +1,1 @@
+"""Final aggregation: windows from partials."""

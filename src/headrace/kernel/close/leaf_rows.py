@@ -1,0 +1,161 @@
+"""Rows of leaves as closing takes them: group by group, with groups numbered in the order of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.aggregates.partials import Partial
+from headrace.expressions.columns import built
+from headrace.kernel.close.loops import order_by_group
+from headrace.kernel.combine import Integers, NodePartials
+from headrace.kernel.groups import GroupTable, coded, encode, put_together
+from headrace.kernel.slots import MOST_KEYS, find_slots
+from headrace.kernel.states.totals import Totals
+from headrace.model.expressions import Expression
+from headrace.model.query import Order
+
+MANY_GROUPS = 4
+"""If a table has so many groups for each row, those that rows have are numbered anew."""
+MEMORY = pa.system_memory_pool()
+"""Arrow's own pool gives memory of this size back at once, and to get it again takes longer than to fill it."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeafRows:
+    """Rows group by group, what queries over the same leaves share: the slice and the group of each, and its row there.
+
+    In a group they come by the ends of slices. Slices have bounds. Groups are numbered in the order of results, and
+    have values.
+    """
+
+    starts_us: Integers
+    ends_us: Integers
+    slices: Integers
+    groups: Integers
+    order: Integers
+    values: Mapping[Expression, pa.Array]
+    known_numbers: dict[tuple[Partial, ...], Integers] = field(default_factory=dict)
+
+    def numbers(self, totals: Totals, partials: tuple[Partial, ...]) -> Integers:
+        """Of each partial those of all rows, in their order."""
+        if partials not in self.known_numbers:
+            ordered = [np.take(totals.numbers[partial], self.order) for partial in partials]
+            self.known_numbers[partials] = np.stack(ordered)
+        return self.known_numbers[partials]
+
+
+def rows_by_slice(parts: Sequence[NodePartials]) -> LeafRows:
+    """Of leaves without groups: each row is a slice."""
+    starts_us = np.concatenate([part.starts_us for part in parts])
+    ends_us = np.concatenate([part.ends_us for part in parts])
+    rows = np.arange(len(starts_us))
+    return LeafRows(starts_us, ends_us, rows, np.zeros(len(rows), dtype=np.int64), rows, {})
+
+
+KNOWN_ROWS: WeakKeyDictionary[NodePartials, dict[tuple[Expression, ...], LeafRows]] = WeakKeyDictionary()
+"""Of leaves that are in memory, since many queries may have the same one."""
+
+
+def rows_by_group(parts: Sequence[NodePartials], groups: tuple[Expression, ...]) -> LeafRows:
+    if len(parts) > 1:
+        return grouped(parts, groups)
+    known = KNOWN_ROWS.setdefault(parts[0], {})
+    if groups not in known:
+        known[groups] = grouped(parts, groups)
+    return known[groups]
+
+
+def grouped(parts: Sequence[NodePartials], trees: tuple[Expression, ...]) -> LeafRows:
+    groups = put_together([coded(part.groups, part.rows) for part in parts])
+    ranking = ranking_of(groups.table, trees)
+    numbers, values = ranking.numbers[groups.codes], ranking.values
+    if ranking.count > MANY_GROUPS * len(numbers):
+        present, numbers = np.unique(numbers, return_inverse=True)
+        values = {tree: taken(column, present) for tree, column in values.items()}
+    starts_us, ends_us, slices = slices_of(parts)
+    order = by_number(numbers)
+    if (slices[1:] < slices[:-1]).any():
+        by_slice = by_number(slices)
+        order = by_slice[by_number(numbers[by_slice])]
+    return LeafRows(starts_us, ends_us, slices[order], numbers[order], order, values)
+
+
+def by_number(numbers: Integers) -> Integers:
+    """The rows in the order of their numbers; those with the same one stay in order."""
+    order = np.empty(len(numbers), dtype=np.int64)
+    order_by_group(numbers, np.cumsum(np.bincount(numbers)), order)
+    return order
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Of each group of a table its number in the order of results, and the values in that order."""
+
+    numbers: Integers
+    values: Mapping[Expression, pa.Array]
+    count: int
+
+
+KNOWN_RANKINGS: WeakKeyDictionary[GroupTable, dict[tuple[Expression, ...], Ranking]] = WeakKeyDictionary()
+"""Many leaves may have groups of the same table."""
+
+
+def ranking_of(table: GroupTable, trees: tuple[Expression, ...]) -> Ranking:
+    known = KNOWN_RANKINGS.setdefault(table, {})
+    if trees not in known:
+        numbers, first_rows = numbered_groups([table.columns[tree] for tree in trees])
+        values = {tree: taken(table.columns[tree], first_rows) for tree in trees}
+        known[trees] = Ranking(numbers, values, len(first_rows))
+    return known[trees]
+
+
+def numbered_groups(columns: Iterable[pa.Array]) -> tuple[Integers, Integers]:
+    """Of each row the number of its group, in the order of results; of each group its first row."""
+    keys, size = np.zeros(1, dtype=np.int64), 1
+    for column in columns:
+        ranks, distinct = ranked(column)
+        if size > MOST_KEYS // distinct:
+            known, keys = np.unique(keys, return_inverse=True)
+            size = len(known)
+        keys, size = keys * distinct + ranks, size * distinct
+    found = find_slots(keys, size)
+    by_key = np.argsort(keys[found.first_rows])
+    numbers = np.empty(found.count, dtype=np.int64)
+    numbers[by_key] = np.arange(found.count)
+    return numbers[found.of_row], found.first_rows[by_key]
+
+
+def slices_of(parts: Sequence[NodePartials]) -> tuple[Integers, Integers, Integers]:
+    """The starts and ends of slices, each leaf's apart, in the order of ends; and the slice of each row."""
+    found = [find_slots(part.starts_us, MOST_KEYS) for part in parts]
+    begins = np.cumsum([0, *(each.count for each in found)])
+    starts_us = np.concatenate([part.starts_us[each.first_rows] for part, each in zip(parts, found, strict=True)])
+    ends_us = np.concatenate([part.ends_us[each.first_rows] for part, each in zip(parts, found, strict=True)])
+    of_row = np.concatenate([each.of_row + begin for each, begin in zip(found, begins, strict=False)])
+    by_end = np.argsort(ends_us, kind="stable")
+    places = np.empty(len(by_end), dtype=np.int64)
+    places[by_end] = np.arange(len(by_end))
+    return starts_us[by_end], ends_us[by_end], places[of_row]
+
+
+def ranked(values: pa.Array, order: Order | None = None) -> tuple[Integers, int]:
+    """Of each value a number that sorts as ORDER BY says, by itself NULL first; all are below the second result."""
+    encoded = encode(values)
+    by_value = np.asarray(pc.sort_indices(encoded.dictionary))
+    if order is not None and order.descending:
+        by_value = by_value[::-1]
+    nulls_first = order is None or order.nulls_first
+    ranks = np.empty(encoded.size, dtype=np.int64)
+    ranks[by_value] = np.arange(len(by_value)) + nulls_first
+    ranks[len(by_value)] = 0 if nulls_first else len(by_value)
+    return ranks[encoded.codes], encoded.size
+
+
+def taken(column: pa.Array, rows: Integers) -> pa.Array:
+    return pc.take(column, built(rows, pa.int64()), boundscheck=False, memory_pool=MEMORY)

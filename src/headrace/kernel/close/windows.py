@@ -1,0 +1,499 @@
+"""Windows from partials: every instance of a query that has rows, combined, lowered, filtered and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.aggregates.partials import Partial
+from headrace.expressions.columns import Evaluated, built
+from headrace.expressions.evaluation import Evaluation
+from headrace.kernel.close.leaf_rows import LeafRows, numbered_groups, ranked, rows_by_group, rows_by_slice, taken
+from headrace.kernel.close.loops import add_to_windows, count_groups, find_window_slots
+from headrace.kernel.combine import Integers, NodePartials
+from headrace.kernel.states.columns import Columns
+from headrace.kernel.states.kinds import lower, state_of
+from headrace.kernel.states.totals import Totals
+from headrace.kernel.states.user import Lowered
+from headrace.model.arrow import arrow_type, one_array
+from headrace.model.errors import TooManyRowsError
+from headrace.model.expressions import WINDOW_END, WINDOW_START, Expression
+from headrace.model.query import Query
+from headrace.model.schema import UserFunction
+from headrace.model.types import TIMESTAMP
+from headrace.model.windows import AnyWindow, Interval, fills_gaps
+from headrace.planner.demand import Terms, terms_of
+from headrace.windows import Boundaries, bounds_of, instances_ending, instances_of, last_ending
+
+Mask = npt.NDArray[np.bool_]
+
+MAX_EMPTY = 1_000
+MAX_RESULT_ROWS = 10_000_000
+PIECE_ENTRIES = 1 << 22
+"""So many rows of windows are put together at once."""
+
+
+class Limits(NamedTuple):
+    """How many empty windows are answered in a row, and how many rows in all."""
+
+    max_empty: int = MAX_EMPTY
+    max_rows: int = MAX_RESULT_ROWS
+
+
+@dataclass(frozen=True, eq=False)
+class Closed:
+    """The rows of a query's windows, in order, as a table of its result columns.
+
+    `orders` are the values of ORDER BY beside them, `last_end_us` is where the last window with rows ended, `problem`
+    what the code of a user raised first.
+    """
+
+    table: pa.Table
+    windows: int
+    errors: int
+    left_out: int
+    last_end_us: int | None = None
+    orders: tuple[pa.Array, ...] = ()
+    problem: str | None = None
+
+
+class Due(NamedTuple):
+    """Which windows to close: those that end later than `after_us` and no later than `until_us`.
+
+    Empty windows of a query without groups follow the one with rows that came before, which ended at `last_end_us`.
+    `skipped` are numbers [first, end) of instances that were due before and not complete: they are not empty.
+    """
+
+    after_us: int
+    until_us: int
+    last_end_us: int | None = None
+    skipped: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows of a leaf, and the partials that a query takes from them."""
+
+    leaf: NodePartials
+    partials: frozenset[Partial]
+
+
+class Foreign(NamedTuple):
+    """Slices with the boundaries of others, over a span in which rows were counted: a window must not cut through one.
+
+    Whether a slice has rows does not matter: another reducer may have some.
+    """
+
+    boundaries: tuple[Boundaries, ...]
+    span: Interval
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """The instances of a query in order; for each result row its place among them, its group and its partials."""
+
+    instances: Integers
+    left_out: int
+    places: Integers
+    groups: Mapping[Expression, pa.Array]
+    states: Mapping[Partial, tuple[pa.Array, ...]]
+
+
+def close(
+    query: Query,
+    parts: Sequence[Part],
+    missed: Sequence[Interval] = (),
+    functions: Iterable[UserFunction] = (),
+    zone: tzinfo = UTC,
+    max_empty: int = MAX_EMPTY,
+    due: Due | None = None,
+    foreign: Sequence[Foreign] = (),
+    max_rows: int = MAX_RESULT_ROWS,
+) -> Closed:
+    """The complete windows of the query that are due, else all, over the rows of its leaf, or leaves if partials came
+    different ways.
+
+    A window is complete if no slice crosses its bounds, and it shares no instant with a span that was missed. None may
+    cross them where slices are foreign.
+
+    Raises:
+        TooManyRowsError: there are more than `max_rows` result rows.
+    """
+    if not parts:
+        columns = query.result_columns()
+        schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+        return Closed(schema.empty_table(), windows=0, errors=0, left_out=0)
+    terms = terms_of(query)
+    limits = Limits(max_empty if fills_gaps(query.window) else 0, max_rows)
+    found: list[Closed] = []
+    rows = 0
+    for windows in combined(query, terms, parts, Unknown(missed, foreign), limits, due):
+        found.append(answered(query, terms, windows, functions, zone))
+        rows += found[-1].table.num_rows
+        if rows > max_rows:
+            raise TooManyRowsError(max_rows)
+    return found[0] if len(found) == 1 else put_together(found)
+
+
+def put_together(found: Sequence[Closed]) -> Closed:
+    """Windows that follow each other."""
+    return Closed(
+        pa.concat_tables([each.table for each in found]),
+        sum(each.windows for each in found),
+        sum(each.errors for each in found),
+        sum(each.left_out for each in found),
+        next((each.last_end_us for each in reversed(found) if each.last_end_us is not None), None),
+        tuple(pa.concat_arrays(same) for same in zip(*(each.orders for each in found), strict=True)),
+        next((each.problem for each in found if each.problem is not None), None),
+    )
+
+
+def answered(query: Query, terms: Terms, windows: Windows, functions: Iterable[UserFunction], zone: tzinfo) -> Closed:
+    """The results of some windows."""
+    known, errors, problem = lowered(query, terms, windows)
+    places = windows.places
+    if query.having is not None:
+        passes = Evaluation({}, len(places), functions, zone, known).evaluate(query.having)
+        errors += failures(passes)
+        rows = np.flatnonzero(np.asarray(pc.fill_null(passes.values, False)))
+        known, places = {tree: taken(values, rows) for tree, values in known.items()}, places[rows]
+    results = Evaluation({}, len(places), functions, zone, known)
+    outputs = [results.evaluate(output.expression) for output in query.outputs]
+    orders = [results.evaluate(order.expression) for order in query.order_by]
+    errors += sum(failures(each) for each in (*outputs, *orders))
+    table = pa.table([each.values for each in outputs], names=[output.name for output in query.outputs])
+    values = tuple(each.values for each in orders)
+    if query.order_by or query.limit is not None:
+        rows = pa.array(in_order(query, places, values))
+        table, values = table.take(rows), tuple(column.take(rows) for column in values)
+    count = len(windows.instances)
+    last_end_us = int(bounds_of(query.window, windows.instances[-1:])[1][0]) if count else None
+    return Closed(table, count, errors, windows.left_out, last_end_us, values, problem)
+
+
+def best_of(query: Query, tables: Sequence[pa.Table], orders: Sequence[Sequence[pa.Array]]) -> pa.Table:
+    """Of rows that each reducer found to be the best of their windows, the best of all, in order."""
+    table = pa.concat_tables(tables)
+    named = {output.expression: one_array(table[output.name]) for output in query.outputs}
+    groups, _ = numbered_groups([named[tree] for tree in query.group_by])
+    ends_us = np.asarray(named[WINDOW_END].cast(pa.int64()))
+    by_group = np.lexsort([groups, ends_us])
+    columns = [pa.concat_arrays(same).take(pa.array(by_group)) for same in zip(*orders, strict=True)]
+    return table.take(pa.array(by_group[in_order(query, ends_us[by_group], columns)]))
+
+
+def failures(evaluated: Evaluated) -> int:
+    return 0 if evaluated.failed is None else int(evaluated.failed.sum())
+
+
+# Slices to windows
+
+
+def combined(
+    query: Query,
+    terms: Terms,
+    parts: Sequence[Part],
+    unknown: Unknown,
+    limits: Limits,
+    due: Due | None,
+) -> Iterator[Windows]:
+    """Partials combined per instance and group, in the order of instances, then of groups; in several pieces where
+    there are many.
+    """
+    leaves = [part.leaf for part in parts]
+    leaf = rows_by_group(leaves, terms.groups) if query.group_by else rows_by_slice(leaves)
+    first, last = instances_of(query.window, leaf.starts_us, leaf.ends_us)
+    if due is not None:
+        begin, end = instances_ending(query.window, due.after_us, due.until_us)
+        first, last = np.maximum(first, begin), np.minimum(last, end)
+    instances = instances_between(first, last, limits.max_rows)
+    complete = is_complete(query.window, instances, leaf, unknown)
+    if query.group_by:
+        held = Held.among(instances, first, last)
+        counts = np.zeros(len(instances), dtype=np.int64)
+        count_groups(leaf.groups, leaf.slices, held.first, held.held_by, counts)
+        check_rows(query, counts[complete], limits.max_rows)
+        yield from windows_with_groups(query, terms, parts, leaf, held, counts, complete)
+        return
+    before = None if due is None or due.last_end_us is None else last_ending(query.window, due.last_end_us)
+    whole, left_out = filled(instances if complete.all() else instances[complete], limits, before)
+    shown = whole[is_complete(query.window, whole, leaf, unknown)]
+    for begin, end in due.skipped if due is not None else ():
+        shown = shown[(shown < begin) | (end <= shown)]
+    held = Held.among(shown, first, last)
+    for begin, end in pieces_of(held.counts(np.ones(len(first), dtype=np.int64)) + 1):
+        own = held.between(begin, end)
+        rows, slots = np.repeat(leaf.order, own.held_by[leaf.slices]), repeated_from(own.first, own.held_by)
+        states = combined_states(parts, terms, rows, slots, end - begin)
+        yield Windows(shown[begin:end], left_out if begin == 0 else 0, np.arange(end - begin), {}, states)
+
+
+def windows_with_groups(
+    query: Query, terms: Terms, parts: Sequence[Part], leaf: LeafRows, held: Held, counts: Integers, complete: Mask
+) -> Iterator[Windows]:
+    """Piece by piece; `counts` are the groups in each window."""
+    has_totals = len(parts) == 1 and isinstance(parts[0].leaf.states, Totals)
+    entries = counts if has_totals else held.counts(np.bincount(leaf.slices, minlength=len(held.first)))
+    for begin, end in pieces_of(entries):
+        own, slots = held.between(begin, end), counts[begin:end]
+        groups, states = grouped_windows(parts, terms, leaf, own.first, own.held_by, slots)
+        values = {
+            tree: taken(leaf.values[term], groups) for tree, term in zip(query.group_by, terms.groups, strict=True)
+        }
+        places = np.repeat(np.arange(end - begin), slots)
+        windows = Windows(own.instances, 0, places, values, states)
+        yield windows if complete[begin:end].all() else only(windows, complete[begin:end])
+
+
+def check_rows(query: Query, counts: Integers, max_rows: int) -> None:
+    """Raise before any work is done, if it is sure that windows with so many groups give too many rows."""
+    most = counts if query.limit is None else np.minimum(counts, query.limit)
+    if query.having is None and most.sum() > max_rows:
+        raise TooManyRowsError(max_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Of each slice the windows that hold it: so many from the first on, by their places among `instances`."""
+
+    instances: Integers
+    first: Integers
+    held_by: Integers
+
+    @staticmethod
+    def among(instances: Integers, first: Integers, last: Integers) -> Held:
+        """Slices by the numbers of their first and last window."""
+        places = np.searchsorted(instances, first)
+        return Held(instances, places, np.maximum(np.searchsorted(instances, last + 1) - places, 0))
+
+    def between(self, begin: int, end: int) -> Held:
+        """Some of the windows only."""
+        if (begin, end) == (0, len(self.instances)):
+            return self
+        first = np.clip(self.first, begin, end)
+        behind = np.clip(self.first + self.held_by, begin, end)
+        return Held(self.instances[begin:end], first - begin, behind - first)
+
+    def counts(self, rows: Integers) -> Integers:
+        """The rows in each window, if a slice has so many."""
+        size = len(self.instances) + 1
+        changes = np.bincount(self.first, rows, size) - np.bincount(self.first + self.held_by, rows, size)
+        counts: Integers = np.cumsum(changes[:-1]).astype(np.int64)
+        return counts
+
+
+def pieces_of(entries: Integers) -> list[tuple[int, int]]:
+    """Cut windows, which have so many entries, into runs that fit into memory; there is one at least."""
+    ends = np.cumsum(entries) // PIECE_ENTRIES
+    cuts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(entries)]
+    return list(pairwise(cuts))
+
+
+def instances_between(first: Integers, last: Integers, max_count: int) -> Integers:
+    """The numbers from the first to the last one of each slice, each once, in order."""
+    some = np.flatnonzero(first <= last)
+    if not len(some):
+        return np.zeros(0, dtype=np.int64)
+    some = some[np.argsort(first[some], kind="stable")]
+    begins, reached = first[some], np.maximum.accumulate(last[some])
+    is_apart = begins[1:] > reached[:-1] + 1
+    begins, ends = begins[np.append(True, is_apart)], np.append(reached[:-1][is_apart], reached[-1])
+    counts = ends - begins + 1
+    if counts.sum() > max_count:
+        raise TooManyRowsError(max_count)
+    return repeated_from(begins, counts)
+
+
+class Unknown(NamedTuple):
+    """What a query was not told of."""
+
+    missed: Sequence[Interval] = ()
+    foreign: Sequence[Foreign] = ()
+
+
+def is_complete(window: AnyWindow, instances: Integers, leaf: LeafRows, unknown: Unknown) -> Mask:
+    """Whether no slice crosses the bounds of an instance, and no span that was missed meets it."""
+    starts_us, ends_us = bounds_of(window, instances)
+    by_start = np.argsort(leaf.starts_us)
+    slice_starts_us, reached_us = leaf.starts_us[by_start], np.maximum.accumulate(leaf.ends_us[by_start])
+
+    def is_crossed(times_us: Integers) -> Mask:
+        before = np.searchsorted(slice_starts_us, times_us, side="left")
+        crossed: Mask = (before > 0) & (reached_us[np.maximum(before, 1) - 1] > times_us)
+        return crossed
+
+    found: Mask = ~(is_crossed(starts_us) | is_crossed(ends_us)) & is_known(window, instances, unknown)
+    return found
+
+
+def is_known(window: AnyWindow, instances: Integers, unknown: Unknown) -> Mask:
+    """Whether no span that was missed meets an instance, and its bounds cut no foreign slice."""
+    starts_us, ends_us = bounds_of(window, instances)
+    found = np.ones(len(instances), dtype=np.bool_)
+    for span in unknown.missed:
+        found &= (ends_us <= span.start_us) | (span.end_us <= starts_us)
+    for each in unknown.foreign:
+        found &= ~(is_cut(each, starts_us) | is_cut(each, ends_us))
+    return found
+
+
+def is_cut(foreign: Foreign, times_us: Integers) -> Mask:
+    """Whether a time lies inside the span, but at no boundary."""
+    inside: Mask = (foreign.span.start_us < times_us) & (times_us < foreign.span.end_us)
+    for part in foreign.boundaries:
+        inside &= ~np.isin(times_us % part.period_us, part.residues_us)
+    return inside
+
+
+def only(windows: Windows, chosen: Mask) -> Windows:
+    """Some of the windows."""
+    rows = np.flatnonzero(chosen[windows.places])
+    return Windows(
+        windows.instances[chosen],
+        windows.left_out,
+        (np.cumsum(chosen) - 1)[windows.places[rows]],
+        {tree: taken(values, rows) for tree, values in windows.groups.items()},
+        {partial: tuple(taken(column, rows) for column in state) for partial, state in windows.states.items()},
+    )
+
+
+def grouped_windows(
+    parts: Sequence[Part],
+    terms: Terms,
+    leaf: LeafRows,
+    first_window: Integers,
+    held_by: Integers,
+    counts: Integers,
+) -> tuple[Integers, Mapping[Partial, Columns]]:
+    """Of each slot, window by window, its group and its partials; `counts` are the slots of each window."""
+    states = parts[0].leaf.states
+    needed = tuple(needed_partials(terms))
+    if needed and len(parts) == 1 and isinstance(states, Totals):
+        groups, totals = window_totals(leaf, first_window, held_by, counts, leaf.numbers(states, needed))
+        return groups, Totals(dict(zip(needed, totals, strict=True)), states.bound)
+    slots, groups = group_slots(leaf, first_window, held_by, counts)
+    rows = np.repeat(leaf.order, held_by[leaf.slices])
+    return groups, combined_states(parts, terms, rows, slots, len(groups))
+
+
+def window_totals(
+    leaf: LeafRows, first_window: Integers, held_by: Integers, counts: Integers, numbers: Integers
+) -> tuple[Integers, Integers]:
+    """The group of each slot, and the numbers of rows added up there."""
+    slots = counts.sum()
+    groups, totals = np.empty(slots, dtype=np.int64), np.zeros((len(numbers), slots), dtype=np.int64)
+    begins = np.cumsum(counts) - counts
+    add_to_windows(leaf.groups, leaf.slices, first_window, held_by, begins, numbers, groups, totals)
+    return groups, totals
+
+
+def group_slots(
+    leaf: LeafRows, first_window: Integers, held_by: Integers, counts: Integers
+) -> tuple[Integers, Integers]:
+    """The slots of each row, one for each window that holds it; the slots' groups."""
+    slots, groups = np.empty(held_by[leaf.slices].sum(), dtype=np.int64), np.empty(counts.sum(), dtype=np.int64)
+    begins = np.cumsum(counts) - counts
+    find_window_slots(leaf.groups, leaf.slices, first_window, held_by, begins, slots, groups)
+    return slots, groups
+
+
+def needed_partials(terms: Terms) -> Mapping[Partial, None]:
+    """Each once."""
+    return dict.fromkeys(partial for partials in terms.partials.values() for partial in partials)
+
+
+def combined_states(
+    parts: Sequence[Part], terms: Terms, rows: Integers, slots: Integers, count: int
+) -> Mapping[Partial, Columns]:
+    """The partials of each slot, to which the `rows` go, numbered through all parts."""
+    needed = needed_partials(terms)
+    spread: dict[Partial, list[tuple[Integers, Columns]]] = {partial: [] for partial in needed}
+    begin = 0
+    for part in parts:
+        chosen = slice(None) if len(parts) == 1 else (rows >= begin) & (rows < begin + part.leaf.rows)
+        own = rows[chosen] - begin
+        for partial in needed.keys() & part.partials:
+            state = tuple(taken(column, own) for column in part.leaf.states[partial])
+            spread[partial].append((slots[chosen], state))
+        begin += part.leaf.rows
+    return {partial: combined_state(partial, found, count) for partial, found in spread.items()}
+
+
+def combined_state(partial: Partial, found: Sequence[tuple[Integers, Columns]], count: int) -> Columns:
+    """From several leaves, of one plan or of several."""
+    slots, state = found[0]
+    if len(found) > 1:
+        slots = np.concatenate([own for own, _ in found])
+        state = tuple(pa.concat_arrays(columns) for columns in zip(*(each for _, each in found), strict=True))
+    return state_of(partial).combine(slots, count, state)
+
+
+def repeated_from(first: Integers, counts: Integers) -> Integers:
+    """So many numbers from each of the first ones on."""
+    numbers: Integers = np.repeat(first - np.cumsum(counts) + counts, counts)
+    return numbers + np.arange(len(numbers))
+
+
+def filled(present: Integers, limits: Limits, before: int | None = None) -> tuple[Integers, int]:
+    """With the empty instances between those that have rows, up to a number of them in a row; and how many more.
+
+    The instance `before` them had rows too.
+    """
+    if before is not None and len(present):
+        whole, left_out = filled(np.concatenate([[before], present]), limits)
+        return whole[1:], left_out
+    gaps = np.diff(present) - 1
+    if not gaps.any():
+        return present, 0
+    shown = np.minimum(gaps, limits.max_empty)
+    if len(present) + shown.sum() > limits.max_rows:
+        raise TooManyRowsError(limits.max_rows)
+    empty = repeated_from(present[:-1] + 1, shown)
+    return np.sort(np.concatenate([present, empty])), int((gaps - shown).sum())
+
+
+# Partials to results
+
+
+def lowered(query: Query, terms: Terms, windows: Windows) -> tuple[dict[Expression, pa.Array], int, str | None]:
+    """What output expressions are made of: bounds, groups and aggregates; how many did not fit their types; and what
+    the code of a user raised first.
+    """
+    starts_us, ends_us = bounds_of(query.window, windows.instances)
+    times = arrow_type(TIMESTAMP)
+    known: dict[Expression, pa.Array] = {
+        WINDOW_START: built(starts_us[windows.places], times),
+        WINDOW_END: built(ends_us[windows.places], times),
+        **windows.groups,
+    }
+    errors, problem = 0, None
+    for aggregate, partials in terms.partials.items():
+        if isinstance(windows.states, Totals) and aggregate.function in ("count", "sum"):
+            known[aggregate] = built(windows.states.numbers[partials[0]], pa.int64())
+            continue
+        result = lower(aggregate, {partial.kind: windows.states[partial] for partial in partials})
+        errors += failures(result)
+        if isinstance(result, Lowered) and result.message is not None:
+            problem = problem or f"{aggregate.function}: {result.message}"
+        known[aggregate] = result.values
+    return known, errors, problem
+
+
+# Order
+
+
+def in_order(query: Query, places: Integers, orders: Sequence[pa.Array]) -> Integers:
+    """Rows come by window, then by group. In each window they go by ORDER BY, and as many are left as LIMIT says."""
+    keys = [ranked(values, order)[0] for order, values in zip(query.order_by, orders, strict=True)]
+    rows = np.lexsort([*keys[::-1], places])
+    if query.limit is None:
+        return rows
+    return rows[np.arange(len(rows)) - np.searchsorted(places, places) < query.limit]

@@ -1,0 +1,148 @@
+"""The rows of a node: partials per slice, cell and group, as columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.aggregates.partials import Partial
+from headrace.kernel import groups as grouping
+from headrace.kernel.groups import Groups, coded
+from headrace.kernel.slots import MOST_KEYS, Codes, Keys, Slots, find_slots
+from headrace.kernel.states import totals
+from headrace.kernel.states.columns import Columns
+from headrace.kernel.states.kinds import state_of
+from headrace.kernel.states.totals import Totals
+from headrace.model.expressions import Expression
+from headrace.model.stored import stable_text
+from headrace.planner.lattice import Node
+
+Integers = npt.NDArray[np.int64]
+
+MANY_SLICES = 8
+"""If parts that follow each other in time have so many slices each, they hardly meet."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodePartials:
+    """A row stands for the rows of the stream in one slice [start, end), one cell and one group of the node.
+
+    A cell is one number: the cells of the node's dimensions, in their order, as digits.
+    """
+
+    node: Node
+    starts_us: Integers
+    ends_us: Integers
+    cells: Integers
+    groups: Mapping[Expression, pa.Array]
+    states: Mapping[Partial, tuple[pa.Array, ...]]
+
+    @property
+    def rows(self) -> int:
+        return len(self.starts_us)
+
+    @property
+    def nbytes(self) -> int:
+        return 3 * self.starts_us.nbytes + bytes_of_groups(self.groups) + bytes_of_states(self.states)
+
+    def digits(self, place: int) -> Codes:
+        """The cell of each row in the dimension at `place`."""
+        sizes = [dimension.size for dimension in self.node.dimensions]
+        return (self.cells // math.prod(sizes[place + 1 :]) % sizes[place]).astype(np.int32)
+
+
+@lru_cache(maxsize=4_096)
+def ordered_groups(node: Node) -> tuple[Expression, ...]:
+    """In the order of their columns."""
+    return tuple(sorted(node.groups, key=stable_text))
+
+
+@lru_cache(maxsize=4_096)
+def ordered_partials(node: Node) -> tuple[Partial, ...]:
+    """In the order of their columns."""
+    return tuple(sorted(node.partials, key=stable_text))
+
+
+def bytes_of_groups(groups: Mapping[Expression, pa.Array]) -> int:
+    if isinstance(groups, Groups):
+        return groups.nbytes
+    return sum(int(column.nbytes) for column in groups.values())
+
+
+def bytes_of_states(states: Mapping[Partial, Columns]) -> int:
+    if isinstance(states, Totals):
+        return states.nbytes
+    return sum(int(column.nbytes) for state in states.values() for column in state)
+
+
+def gathered(parts: Sequence[NodePartials]) -> NodePartials:
+    """Rows of one node: combined, or only put together if the parts follow each other in time and share few slices."""
+    if len(parts) == 1:
+        return parts[0]
+    ordered = sorted((part for part in parts if part.rows), key=lambda part: int(part.starts_us.min()))
+    if ordered and all(one.starts_us.max() <= next.starts_us.min() for one, next in pairwise(ordered)):
+        starts_us = np.concatenate([part.starts_us for part in parts])
+        if find_slots(starts_us, MOST_KEYS).count >= MANY_SLICES * len(parts):
+            return concatenate(ordered)
+    return combine(parts)
+
+
+def combine(parts: Sequence[NodePartials]) -> NodePartials:
+    """Rows of one node from several tasks, batches or plans as one row per slice, cell and group."""
+    if len(parts) == 1:
+        return parts[0]
+    whole = concatenate(parts)
+    slices = Keys(whole.rows)
+    for times_us in (whole.starts_us, whole.ends_us):
+        numbered = find_slots(times_us, MOST_KEYS)
+        slices.extend(numbered.of_row, numbered.count)
+    keys, found = Keys(whole.rows), slices.slots()  # anew: starts and ends that meet are few
+    keys.extend(found.of_row, found.count)
+    keys.extend(whole.cells, whole.node.cells)
+    groups = coded(whole.groups, whole.rows)
+    keys.extend(groups.codes, groups.table.size)
+    slots = keys.slots()
+    first = slots.first_rows
+    return NodePartials(
+        whole.node,
+        whole.starts_us[first],
+        whole.ends_us[first],
+        whole.cells[first],
+        groups.at(first),
+        combined(whole.states, slots),
+    )
+
+
+def combined(states: Mapping[Partial, Columns], slots: Slots) -> Mapping[Partial, Columns]:
+    if isinstance(states, Totals):
+        return totals.added_up({partial: states.addends(partial) for partial in states}, slots.of_row, slots.count)
+    return {partial: state_of(partial).combine(slots.of_row, slots.count, state) for partial, state in states.items()}
+
+
+def concatenate(parts: Sequence[NodePartials]) -> NodePartials:
+    return NodePartials(
+        parts[0].node,
+        np.concatenate([part.starts_us for part in parts]),
+        np.concatenate([part.ends_us for part in parts]),
+        np.concatenate([part.cells for part in parts]),
+        grouping.put_together([coded(part.groups, part.rows) for part in parts]),
+        concatenated([part.states for part in parts]),
+    )
+
+
+def concatenated(states: Sequence[Mapping[Partial, Columns]]) -> Mapping[Partial, Columns]:
+    plain = [each for each in states if isinstance(each, Totals)]
+    found = totals.put_together(plain) if len(plain) == len(states) else None
+    if found is not None:
+        return found
+    return {
+        partial: tuple(pa.concat_arrays(columns) for columns in zip(*(each[partial] for each in states), strict=True))
+        for partial in states[0]
+    }

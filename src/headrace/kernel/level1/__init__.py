@@ -1,0 +1,1 @@
+"""Partial aggregation: rows to partials of the plan's shipped nodes."""

@@ -1,0 +1,156 @@
+"""The loops that fold rows, or partials, into slots. Each is straight: what it needs to know was decided before.
+
+`valid` says which rows count; None means all, for which numba makes a second form without the test. `seen` tells which
+slots got something. Sums of whole numbers are several 64-bit words each, the least significant first, as in Arrow.
+Slots lose their sign: with it, each would be tested whether it counts from the end.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.kernel.jit import compiled
+
+Integers = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+SIGN = -(2**63)
+SCALE = 2.0**128
+"""What is beyond a DOUBLE is kept divided by this."""
+
+
+@compiled
+def count_rows(slots: Integers, valid: Flags | None, counts: Integers) -> None:
+    for row in range(len(slots)):
+        if valid is None or valid[row]:
+            counts[np.uint64(slots[row])] += 1
+
+
+@compiled
+def add_counts(slots: Integers, values: Integers, counts: Integers) -> None:
+    for row in range(len(slots)):
+        counts[np.uint64(slots[row])] += values[row]
+
+
+# Whole numbers
+
+
+@compiled
+def add_word(totals: Integers, slot: np.uint64, place: int, word: int, carry: int) -> int:
+    """To one word of a number; what is carried to the next. Flipping the first bit compares as without a sign."""
+    before = totals[slot, place] + word
+    after = before + carry
+    totals[slot, place] = after
+    return int((before ^ SIGN) < (word ^ SIGN)) + int((after ^ SIGN) < (carry ^ SIGN))
+
+
+@compiled
+def add_integers(slots: Integers, values: Integers, valid: Flags | None, totals: Integers, seen: Flags) -> None:
+    for row in range(len(slots)):
+        if valid is None or valid[row]:
+            slot, value = np.uint64(slots[row]), values[row]
+            totals[slot, 1] += (value >> 63) + add_word(totals, slot, 0, value, 0)
+            seen[slot] = True
+
+
+@compiled
+def add_words(slots: Integers, words: Integers, valid: Flags | None, totals: Integers, seen: Flags) -> None:
+    """Numbers of as many words as the totals have, or fewer: then their sign fills the others."""
+    last = words.shape[1] - 1
+    for row in range(len(slots)):
+        if valid is None or valid[row]:
+            slot, carry = np.uint64(slots[row]), 0
+            for place in range(totals.shape[1]):
+                word = words[row, place] if place <= last else words[row, last] >> 63
+                carry = add_word(totals, slot, place, word, carry)
+            seen[slot] = True
+
+
+# DOUBLEs
+
+
+@compiled
+def add_to(totals: Doubles, slot: np.uint64, value: float) -> None:
+    """Knuth's TwoSum: what the addition loses, without a branch."""
+    before = totals[slot, 0]
+    after = before + value
+    added = after - before
+    totals[slot, 0] = after
+    totals[slot, 1] += (before - (after - added)) + (value - added)
+
+
+@compiled
+def add_doubles(slots: Integers, values: Doubles, valid: Flags | None, totals: Doubles, seen: Flags) -> None:
+    for row in range(len(slots)):
+        if valid is None or valid[row]:
+            slot = np.uint64(slots[row])
+            add_to(totals, slot, values[row])
+            seen[slot] = True
+
+
+@compiled
+def add_scaled(
+    slots: Integers,
+    values: Doubles,
+    rests: Doubles,
+    valid: Flags | None,
+    wanted: Flags,
+    totals: Doubles,
+    special: Doubles,
+) -> None:
+    """Only into `wanted` slots: finite numbers divided by SCALE, others apart. An infinite rest marks a scaled one."""
+    for row in range(len(slots)):
+        slot, value, rest = np.uint64(slots[row]), values[row], rests[row]
+        if not wanted[slot] or (valid is not None and not valid[row]):
+            continue
+        if math.isinf(rest):
+            add_to(totals, slot, value)
+        elif math.isfinite(value):
+            add_to(totals, slot, value / SCALE)
+            add_to(totals, slot, rest / SCALE)
+        else:
+            special[slot] += value
+
+
+@compiled
+def add_deviations(
+    slots: Integers, counts: Integers, means: Doubles, squares: Doubles, centers: Doubles, sums: Doubles
+) -> None:
+    """Beside each slot's squared deviations from its center, the deviations: they would be 0 if it were exact."""
+    for row in range(len(slots)):
+        slot, count = np.uint64(slots[row]), counts[row]
+        if count > 0:
+            deviation = means[row] - centers[slot]
+            sums[slot, 0] += squares[row] + count * deviation * deviation
+            sums[slot, 1] += count * deviation
+
+
+# Extremes, where NaN is the greatest. Which one is kept can't be foreseen, so nothing branches on it
+
+
+@compiled
+def keep_least(
+    slots: Integers, values: Integers | Doubles, valid: Flags | None, best: Integers | Doubles, seen: Flags
+) -> None:
+    for row in range(len(slots)):
+        if valid is None or valid[row]:
+            slot, value = np.uint64(slots[row]), values[row]
+            held = best[slot]
+            best[slot] = value if (value < held) | (held != held) else held
+            seen[slot] = True
+
+
+@compiled
+def keep_greatest(
+    slots: Integers, values: Integers | Doubles, valid: Flags | None, best: Integers | Doubles, seen: Flags
+) -> None:
+    for row in range(len(slots)):
+        if valid is None or valid[row]:
+            slot, value = np.uint64(slots[row]), values[row]
+            held = best[slot]
+            best[slot] = value if (value > held) | (value != value) else held
+            seen[slot] = True

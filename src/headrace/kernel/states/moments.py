@@ -1,0 +1,74 @@
+"""Count, mean and sum of squared deviations (m2), from which variances are lowered.
+
+A row is the state (1, value, 0). States combine as in Chan, Golub and LeVeque, but all those of a slot at once: first
+their common mean, then the deviations from it, with what rounding left in the mean taken out again. So a mean that is
+large beside the deviations does no harm, and equal values have no variance. NaN as mean stands for values that are not
+finite. Beyond a DOUBLE m2 is infinite.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.expressions.columns import raw
+from headrace.expressions.kernels_decimals import as_double
+from headrace.kernel.states.columns import Columns, Slots, column, counted, numbers, readable
+from headrace.kernel.states.fold_loops import Doubles, Integers, add_counts, add_deviations
+from headrace.kernel.states.sums import sum_doubles, total
+from headrace.model.types import BIGINT, DOUBLE, DataType, decimal
+
+LARGEST = float(np.finfo(np.float64).max)
+
+
+class Moments:
+    def columns(self, argument: DataType | None = None) -> tuple[pa.DataType, ...]:
+        return (pa.int64(), pa.float64(), pa.float64())
+
+    def lift(self, slots: Slots, count: int, argument: pa.Array | None = None) -> Columns:
+        assert argument is not None
+        rows = counted(argument)
+        ones = np.ones(len(argument), np.int64) if rows is None else rows.astype(np.int64)
+        return moments(slots, count, ones, raw(doubles(argument), np.float64), np.zeros(len(argument)))
+
+    def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
+        counts, means, squares = states
+        return moments(slots, count, numbers(counts), raw(means, np.float64), raw(squares, np.float64))
+
+
+def doubles(values: pa.Array) -> pa.Array:
+    if pa.types.is_decimal(values.type):
+        return as_double(values, decimal(values.type.precision, values.type.scale))
+    return as_double(values, DOUBLE if pa.types.is_floating(values.type) else BIGINT)
+
+
+def moments(slots: Slots, count: int, counts: Integers, means: Doubles, squares: Doubles) -> Columns:
+    totals = np.zeros(count, np.int64)
+    add_counts(readable(slots), readable(counts), totals)
+    divisors = np.maximum(totals, 1)
+    with np.errstate(all="ignore"):
+        centers = common_means(slots, count, means, counts / divisors[slots])
+        for _ in range(2):  # the second time from means that are right to the last bit
+            sums = np.zeros((count, 2))
+            add_deviations(readable(slots), readable(counts), readable(means), readable(squares), centers, sums)
+            rests = sums[:, 1] / divisors
+            centers = np.where(np.isfinite(rests), centers + rests, centers)
+        m2 = sums[:, 0]
+        m2 = np.where(np.isfinite(m2), np.maximum(m2 - divisors * rests * rests, 0.0), m2)
+    unknown = ~np.isfinite(centers)
+    centers[unknown] = m2[unknown] = np.nan
+    return pa.array(totals), pa.array(centers), pa.array(m2)
+
+
+def common_means(slots: Slots, count: int, means: Doubles, shares: Doubles) -> Doubles:
+    """The mean of means, from halves: these can't add up to more than a DOUBLE holds."""
+    halves = column(means * (shares / 2), pa.float64(), shares > 0)
+    half = raw(total(sum_doubles(slots, count, halves)), np.float64)
+    return np.where(np.isfinite(half), 2 * np.clip(half, -LARGEST / 2, LARGEST / 2), half)
+
+
+def lower_variance(states: Columns, *, sample: bool, root: bool) -> pa.Array:
+    """NULL for too few values; the deviation is its `root`."""
+    divisors = raw(states[0]) - sample
+    variances = raw(states[2], np.float64) / np.maximum(divisors, 1)
+    return column(np.sqrt(variances) if root else variances, pa.float64(), divisors > 0)

@@ -1,0 +1,37 @@
+"""Distinct values, for aggregates with DISTINCT: a list per slot, sorted, without NULLs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.expressions.columns import column_type, present
+from headrace.kernel.states.columns import Columns, Slots, ranked
+from headrace.model.types import DataType
+
+
+class Values:
+    def columns(self, argument: DataType | None = None) -> tuple[pa.DataType, ...]:
+        assert argument is not None
+        return (pa.list_(column_type(argument)),)
+
+    def lift(self, slots: Slots, count: int, argument: pa.Array | None = None) -> Columns:
+        assert argument is not None
+        rows = present(argument)
+        if rows is not None:
+            slots, argument = slots[rows], argument.drop_null()
+        ranks, ordered = ranked(argument)
+        distinct = max(len(ordered), 1)
+        keys = np.sort(pa.array(slots * distinct + ranks).unique().to_numpy())
+        offsets = np.searchsorted(keys, np.arange(count + 1) * distinct).astype(np.int32)
+        return (pa.ListArray.from_arrays(pa.array(offsets), ordered.take(pa.array(keys % distinct))),)
+
+    def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
+        parents, values = listed(states[0])
+        return self.lift(slots[parents], count, values)
+
+
+def listed(lists: pa.Array) -> tuple[Slots, pa.Array]:
+    """The values of all lists, and of each the list that it is from."""
+    return pc.list_parent_indices(lists).to_numpy(), lists.flatten()

@@ -1,0 +1,29 @@
+"""Units of input: what was listed, and what one task reads of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file as it was when it was listed; the path is absolute."""
+
+    path: str
+    size: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one task reads of a file: row groups [begin, end) of Parquet, or the lines that start in bytes [begin, end).
+
+    A compressed text can't be entered in the middle: it is one unit. `size` is in bytes of the file, and `rows` is the
+    number of rows by the footer of the file, or in a frame, where that is known before they are read.
+    """
+
+    path: str
+    begin: int
+    end: int
+    size: int
+    rows: int | None = None

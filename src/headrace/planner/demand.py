@@ -1,0 +1,183 @@
+"""From queries to leaves and shapes: what is asked for, before anything is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from headrace.aggregates.partials import Partial, partials_of
+from headrace.expressions.normal import normalize
+from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, Literal, transform
+from headrace.model.hashing import HashedOnce
+from headrace.model.query import Join, Query
+from headrace.model.stored import stored
+from headrace.model.types import BOOLEAN, STRING
+from headrace.model.windows import AnyWindow
+from headrace.planner.lattice import MOST_CELLS, Node, union
+from headrace.predicates import Predicate
+from headrace.windows import Boundaries, compose, paired
+
+DEAR_COMBINE = 50
+"""A partial that costs so many additions to combine may be worth a way of its own through the tree."""
+
+
+@stored("Demand", "window", "predicate", "groups", "partials")
+@dataclass(frozen=True)
+class Demand(HashedOnce):
+    """One query as the planner sees it: joined columns are named by table and key, a join is part of the predicate."""
+
+    window: AnyWindow
+    predicate: Predicate
+    groups: frozenset[Expression]
+    partials: frozenset[Partial]
+
+    __hash__ = HashedOnce.__hash__
+
+
+@lru_cache(maxsize=4_096)
+def demand(query: Query) -> Demand:
+    renamed = plan_terms(query)
+    conditions = [matched(join) for join in query.joins if not join.outer]
+    conditions += [renamed(query.where)] if query.where is not None else []
+    where = normalize(Call("and", tuple(conditions), BOOLEAN)) if conditions else None
+    partials = {
+        in_plan_terms(partial, renamed) for aggregate in query.aggregates() for partial in partials_of(aggregate)
+    }
+    groups = frozenset(renamed(tree) for tree in query.group_by)
+    return Demand(query.window, Predicate(where), groups, frozenset(partials or {Partial("count", ())}))
+
+
+def plan_terms(query: Query) -> Callable[[Expression], Expression]:
+    """What turns a query's expressions into those of plans: joined relations are named by table and key."""
+    names = {query.stream: query.stream} | {join.relation: join_identity(join) for join in query.joins}
+
+    def change(node: Expression) -> Expression:
+        return replace(node, relation=names[node.relation]) if isinstance(node, ColumnRef) else node
+
+    return lambda tree: normalize(transform(tree, change))
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A query's group-bys, and the partials of each of its aggregates, in the terms of plans."""
+
+    groups: tuple[Expression, ...]
+    partials: Mapping[Aggregate, tuple[Partial, ...]]
+
+
+@lru_cache(maxsize=4_096)
+def terms_of(query: Query) -> Terms:
+    renamed = plan_terms(query)
+    return Terms(
+        tuple(renamed(tree) for tree in query.group_by),
+        {
+            aggregate: tuple(in_plan_terms(partial, renamed) for partial in partials_of(aggregate))
+            for aggregate in query.aggregates()
+        },
+    )
+
+
+def in_plan_terms(partial: Partial, renamed: Callable[[Expression], Expression]) -> Partial:
+    arguments = tuple(renamed(argument) for argument in partial.arguments)
+    return replace(partial, arguments=arguments, filter=None if partial.filter is None else renamed(partial.filter))
+
+
+def join_identity(join: Join) -> str:
+    """The same table joined by the same keys is one relation, whatever the queries call it."""
+    return f"{join.table}[{', '.join(f'{key.column} = {key.expression!r}' for key in join.keys)}]"
+
+
+def matched(join: Join) -> Expression:
+    """The condition that a row has a partner in the joined table."""
+    return Call("matched", (Literal(join_identity(join), STRING),), BOOLEAN)
+
+
+@stored("Ask", "query", "window", "partials")
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one query wants of a leaf: all its partials, or some of them if the others come another way."""
+
+    query: str
+    window: AnyWindow
+    partials: frozenset[Partial]
+
+
+@stored("Leaf", "node", "asks")
+@dataclass(frozen=True)
+class Leaf:
+    """Queries of one predicate and group-by; they differ in window and aggregates only."""
+
+    node: Node
+    asks: tuple[Ask, ...]
+
+    @property
+    def predicate(self) -> Predicate:
+        (predicate,) = self.node.keep
+        return predicate
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Leaves over the same dimensions, group-bys and partials: searched for as one, their cuts and windows united."""
+
+    node: Node
+    leaves: tuple[Leaf, ...]
+
+
+def make_leaf(predicate: Predicate, groups: frozenset[Expression], asks: Iterable[Ask]) -> Leaf:
+    members = tuple(asks)
+    node = Node(
+        boundaries=compose(paired(ask.window) for ask in members),
+        dimensions=(),
+        keep=frozenset((predicate,)),
+        groups=groups,
+        partials=frozenset(partial for ask in members for partial in ask.partials),
+    )
+    return Leaf(node, members)
+
+
+def leaves_of(demands: Mapping[str, Demand]) -> tuple[Leaf, ...]:
+    """One leaf per predicate and group-by, in order of first appearance."""
+    members: dict[tuple[Predicate, frozenset[Expression]], list[Ask]] = {}
+    for name, asked in demands.items():
+        ask = Ask(name, asked.window, asked.partials)
+        members.setdefault((asked.predicate, asked.groups), []).append(ask)
+    return tuple(make_leaf(predicate, groups, asks) for (predicate, groups), asks in members.items())
+
+
+def shapes_of(leaves: Iterable[Leaf]) -> tuple[Shape, ...]:
+    members: dict[object, list[Leaf]] = {}
+    for leaf in leaves:
+        expressions = frozenset(each.expression for each in leaf.predicate.dimensions)
+        members.setdefault((expressions, leaf.node.groups, leaf.node.partials), []).append(leaf)
+    return tuple(shape for group in members.values() for shape in shapes_within(group))
+
+
+def shapes_within(leaves: Sequence[Leaf]) -> Iterator[Shape]:
+    """One shape, or several if one had more cells than can be numbered."""
+    node = union([leaf.node for leaf in leaves])
+    if node.cells <= MOST_CELLS:
+        yield Shape(node, tuple(leaves))
+    else:
+        middle = len(leaves) // 2
+        yield from shapes_within(leaves[:middle])
+        yield from shapes_within(leaves[middle:])
+
+
+def split_by_window(leaf: Leaf) -> tuple[Leaf, ...]:
+    """One leaf per set of boundaries: more to fan out, fewer slices in each."""
+    members: dict[Boundaries, list[Ask]] = {}
+    for ask in leaf.asks:
+        members.setdefault(paired(ask.window), []).append(ask)
+    return tuple(make_leaf(leaf.predicate, leaf.node.groups, asks) for asks in members.values())
+
+
+def split_by_partial(leaf: Leaf) -> tuple[Leaf, ...]:
+    """Partials that are dear to combine apart from the cheap ones: a sketch goes its own way."""
+    dear = frozenset(partial for partial in leaf.node.partials if partial.traits.combine >= DEAR_COMBINE)
+    halves = []
+    for wanted in (leaf.node.partials - dear, dear):
+        asks = [replace(ask, partials=ask.partials & wanted) for ask in leaf.asks if ask.partials & wanted]
+        halves += [make_leaf(leaf.predicate, leaf.node.groups, asks)] if asks else []
+    return tuple(halves)

@@ -1,0 +1,73 @@
+"""Many nodes told as one: the leaves of one kind under one parent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headrace.planner.explain.description import NodeDescription, PlanDescription
+
+FEW_NODES = 2
+"""So many nodes of a kind are told one by one."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Nodes with one parent, and what is computed from them."""
+
+    nodes: tuple[NodeDescription, ...]
+    children: tuple[Fold, ...] = ()
+
+    @property
+    def label(self) -> str:
+        first, last = self.nodes[0]["id"], self.nodes[-1]["id"]
+        return first if len(self.nodes) == 1 else f"{first} ... {last}"
+
+    @property
+    def queries(self) -> list[str]:
+        return list(dict.fromkeys(name for node in self.nodes for name in node["queries"]))
+
+    @property
+    def rows(self) -> float:
+        return sum(node["rows"] for node in self.nodes)
+
+    @property
+    def cost_ns(self) -> float:
+        return sum(node["cost_ns"] for node in self.nodes)
+
+    @property
+    def share(self) -> float:
+        return sum(node["share"] for node in self.nodes)
+
+
+def folds(description: PlanDescription) -> tuple[Fold, ...]:
+    """The tree of a plan, from what is computed from the stream on."""
+    below: dict[str | None, list[NodeDescription]] = {}
+    for node in description["nodes"]:
+        below.setdefault(node["parent"], []).append(node)
+
+    def under(parent: str | None) -> tuple[Fold, ...]:
+        return folded([Fold((node,), under(node["id"])) for node in below.get(parent, [])])
+
+    return under(None)
+
+
+def folded(siblings: Sequence[Fold]) -> tuple[Fold, ...]:
+    kinds: dict[object, list[Fold]] = {}
+    for fold in siblings:
+        kinds.setdefault(kind_of(fold), []).append(fold)
+    return tuple(part for each in kinds.values() for part in ([merged(each)] if len(each) > FEW_NODES else each))
+
+
+def kind_of(fold: Fold) -> object:
+    """Leaves that differ in their filter and slices only are of one kind; an inner node is one by itself."""
+    node = fold.nodes[0]
+    if fold.children or node["dimensions"]:
+        return node["id"]
+    return tuple(node["groups"]), tuple(node["partials"])
+
+
+def merged(siblings: Iterable[Fold]) -> Fold:
+    parts = list(siblings)
+    nodes = tuple(node for fold in parts for node in fold.nodes)
+    return Fold(nodes, folded([child for fold in parts for child in fold.children]))

@@ -1,0 +1,1 @@
+"""Which part of a plan runs on which machine."""

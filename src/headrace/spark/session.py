@@ -1,0 +1,284 @@
+"""The Spark session: settings that Headrace needs, is faster with, or is safer with; each says why.
+
+A session that is handed in is used as it is, and what it lacks is reported.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from headrace.model.errors import UsageError
+from headrace.spark.executors import is_local, watch_executors
+from headrace.spark.java import check_java, names_own_spark
+
+LOG = logging.getLogger(__name__)
+NEVER = "^$"
+"""A pattern that the name of no method matches."""
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+"""
+"""Of the JVM, as Spark sets it for a shell, but without the remarks on how it is set and on libraries it does without.
+`spark.log.level` holds once the session has started.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A setting, and why. Some matter only where the session is our own; some are what Spark takes by itself."""
+
+    value: str
+    why: str
+    is_reported: bool = True
+    is_default: bool = False
+
+
+SETTINGS: Mapping[str, Wanted] = {
+    "spark.sql.adaptive.enabled": Wanted(
+        "false", "a small job takes 535 ms with adaptive execution and 250 ms without", is_reported=False
+    ),
+    "spark.python.worker.reuse": Wanted(
+        "true", "a new worker loads compiled loops for about a second", is_default=True
+    ),
+    "spark.python.daemon.module": Wanted("headrace.spark.worker_daemon", "workers start with the kernel loaded"),
+    "spark.sql.session.timeZone": Wanted("UTC", "times inside are UTC", is_reported=False),
+    "spark.ui.enabled": Wanted("false", "the web interface listens on all addresses, without a password"),
+    "spark.ui.showConsoleProgress": Wanted("false", "progress is shown by Headrace", is_reported=False),
+    "spark.sql.runSQLOnFiles": Wanted("false", "no text of a query may name a file"),
+    "spark.sql.reflect.allowList": Wanted(NEVER, "no text of a query may call Java methods"),
+    "spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled": Wanted(
+        "false", "values of rows stay out of logs", is_default=True
+    ),
+    JAVA_OPTIONS: Wanted(
+        "-XX:+UseSerialGC",
+        "beside the workers the JVM does little: all memory grows by 9% in 150 steps, with its usual collector by 13%",
+        is_reported=False,
+    ),
+    "spark.log.level": Wanted("ERROR", "Headrace reports what matters", is_reported=False),
+}
+
+ON_ONE_MACHINE: Mapping[str, str] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.authenticate": "true",
+}
+"""Nobody else has to reach it. Spark makes the secret of `local` by itself. On a cluster these are left to the user."""
+
+SECRET = "spark.authenticate.secret"
+PRIVATE = re.compile("secret|password|token|access.?key", re.IGNORECASE)
+"""Settings that are not for the command line of the JVM, which everybody can see: they follow over its socket."""
+LOCAL_FOLDER = "spark.local.dir"
+UMASK = 0o077
+NO_MASTER = "Cannot call methods on a stopped SparkContext"
+"""What Spark raises when it has given up on its master: the context stops itself while it is made."""
+
+ENVIRONMENT: Mapping[str, str] = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+}
+"""One thread per worker: there are as many workers as cores."""
+
+
+def start_session(master: str = "local[*]", extra: Mapping[str, str] | None = None) -> SparkSession:
+    """Start a session with all settings. The workers run the Python that this is, or the one that was chosen."""
+    os.environ["PYSPARK_PYTHON"] = workers_python(master, extra or {})
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    settings = {
+        "spark.master": master,
+        "spark.app.name": "headrace",
+        **{key: wanted.value for key, wanted in SETTINGS.items()},
+        **{f"spark.executorEnv.{key}": value for key, value in ENVIRONMENT.items()},
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "headrace-warehouse"),
+        **(ON_ONE_MACHINE if is_local(master) else {}),
+        **({SECRET: secrets.token_hex(32)} if master.startswith("local-cluster") else {}),
+        **(extra or {}),
+    }
+    start_java(settings)
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except Py4JError as problem:
+        if is_local(master) or NO_MASTER not in str(problem):
+            raise
+        hint = "is it running, and are these its address and port? can this machine reach it?"
+        raise UsageError("spark-master", f"Spark's master at {master} does not answer", hint=hint) from problem
+    if not is_local(master):
+        watch_executors(spark)
+    return spark
+
+
+def workers_python(master: str, settings: Mapping[str, str]) -> str:
+    """Return the interpreter of the workers: the one that the settings name, on a cluster also the environment."""
+    named = settings.get("spark.pyspark.python")
+    if named is None and not is_local(master):
+        named = os.environ.get("PYSPARK_PYTHON")
+    return named or sys.executable
+
+
+def start_java(settings: Mapping[str, str]) -> None:
+    """Where no JVM runs yet, in a session of its own: a signal to our process group, as `timeout` and terminals send
+    it, is for us, who let the step finish. PySpark keeps SIGINT from it and nothing else.
+    """
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    check_java(os.environ)
+    popen: dict[str, Any] = {"start_new_session": True}
+    if not is_local(settings["spark.master"]):
+        SparkContext._ensure_initialized(gateway=launch_java(settings, popen))
+        return
+    folder = make_local_folder(settings)
+    try:
+        gateway = launch_java({**settings, **({LOCAL_FOLDER: folder} if folder else {})}, {**popen, "umask": UMASK})
+        SparkContext._ensure_initialized(gateway=gateway)
+        if folder:
+            gateway.jvm.java.io.File(folder).deleteOnExit()
+            atexit.register(remove_folder, folder, gateway.proc)
+    except BaseException:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def make_local_folder(settings: Mapping[str, str]) -> str | None:
+    """Make a folder that only we can read for what Spark puts on disk, pieces of the stream among it; None where the
+    user has named one. A JVM uses it for as long as it lives, and removes it when it ends.
+    """
+    if LOCAL_FOLDER in settings or os.environ.get("SPARK_LOCAL_DIRS"):
+        return None
+    return tempfile.mkdtemp(prefix="headrace-spark-")
+
+
+def remove_folder(folder: str, java: subprocess.Popen[bytes]) -> None:
+    """Remove what is left by a JVM that was killed."""
+    if java.poll() is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def launch_java(settings: Mapping[str, str], popen: dict[str, Any]) -> Any:
+    """Start a JVM with the settings that may be seen on its command line, and return PySpark's gateway to it."""
+    with logging_options() as options:
+        shown = {key: value for key, value in settings.items() if not PRIVATE.search(key)}
+        shown[JAVA_OPTIONS] = f"{options} {settings.get(JAVA_OPTIONS, '')}".strip()
+        conf = SparkConf(loadDefaults=False).setAll(list(shown.items()))
+        return launch_gateway(conf, popen_kwargs=popen)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def logging_options() -> Iterator[str]:
+    """How the JVM that is started meanwhile logs: it reads the file once."""
+    if names_own_spark(os.environ):
+        yield ""
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="headrace-", suffix=".properties") as file:
+        file.write(LOGGING)
+        file.flush()
+        yield f"-Dlog4j2.configurationFile={Path(file.name).as_uri()}"
+
+
+def lacking(spark: SparkSession) -> Iterator[str]:
+    """What a session that was handed in would be better with."""
+    set_there = spark.sparkContext.getConf()
+    for key, wanted in SETTINGS.items():
+        found = set_there.get(key, wanted.value if wanted.is_default else None)
+        if wanted.is_reported and found != wanted.value:
+            yield f"{key} = {wanted.value}: {wanted.why}"
+    if is_local(spark.sparkContext.master) and spark.sparkContext.pythonExec != sys.executable:
+        yield f"PYSPARK_PYTHON = {sys.executable}: workers run {spark.sparkContext.pythonExec} instead"
+
+
+REPORTED: set[str] = set()
+"""The applications that were told."""
+
+
+def report_lacking(spark: SparkSession) -> None:
+    """Once for each application, through logging."""
+    application = spark.sparkContext.applicationId
+    found = [] if application in REPORTED else list(lacking(spark))
+    REPORTED.add(application)
+    if found:
+        settings = "".join(f"\n  {each}" for each in found)
+        LOG.warning("this Spark session is used as it is; headrace.spark.session.start_session() also sets%s", settings)
+
+
+@contextmanager
+def session(
+    master: str = "local[*]", extra: Mapping[str, str] | None = None, starting: Callable[[], None] = lambda: None
+) -> Iterator[SparkSession]:
+    """The session that is active, which stays; or one of our own, which is stopped when all went well or not, but not
+    when someone wants to leave at once.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    starting()
+    ours = start_session(master, extra)
+    try:
+        yield ours
+    except Exception:
+        stop(ours)
+        raise
+    stop(ours)
+
+
+def stop(ours: SparkSession) -> None:
+    """One whose JVM is gone has stopped."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            ours.stop()
+        except (ConnectionError, Py4JError) as problem:
+            LOG.debug("Spark had stopped already: %s", problem)
+
+
+UNFIT = re.compile(
+    r"No module named '(?:headrace|pyarrow|numpy|numba|sqlglot|pyspark)[.\w]*'|\[PYTHON_VERSION_MISMATCH\] [^\n]*"
+    r"|Cannot run program [^\n]*"
+)
+
+
+def check_workers(spark: SparkSession, problem: BaseException) -> None:
+    """Raise what went wrong in a step in our words, if it is that the workers' Python can't run Headrace."""
+    found = UNFIT.search(str(problem))
+    if found:
+        raise UsageError(
+            "workers-python",
+            f"Spark's workers run {spark.sparkContext.pythonExec}, which can't run Headrace",
+            detail=found[0],
+            hint=f"set PYSPARK_PYTHON={sys.executable} before the session starts, or install headrace there",
+        ) from None

@@ -1,0 +1,18 @@
+"""What forks Spark's Python workers: it has the kernel loaded, so a worker need not load it."""
+
+from __future__ import annotations
+
+import gc
+
+from pyspark.daemon import manager
+
+import headrace.engine.level1_task
+import headrace.engine.level2_task  # noqa: F401 - loaded for the workers
+from headrace.kernel.memory import keep_memory
+
+if __name__ == "__main__":
+    # A worker collects garbage after every task, and would look at all that is loaded here: 0.1 s each time.
+    gc.collect()
+    gc.freeze()
+    keep_memory()
+    manager()

@@ -1,0 +1,1 @@
+"""Every durable byte: records, slices, staged results, ownership, garbage."""

@@ -1,0 +1,352 @@
+"""The state directory: one owner, one log of commit records, and only what the last of them names exists.
+
+format.json            version, number of reducers, declaration of the stream
+lock, epochs/          who owns it
+journal/, commits/     per step what it depends on, and what came of it
+registry/, plans/, tables/, inputs/, slices/, rejected/, frames/, inbox/, outbox/, spark/
+exchange/              what edges send and are sent, unless it is elsewhere
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from socket import gethostname
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+
+from headrace.model.errors import UsageError
+from headrace.planner.codec import decode, digest_of, encode
+from headrace.planner.plan import Plan
+from headrace.storage.disk import (
+    DamagedError,
+    FullError,
+    create_file,
+    digest,
+    make_folder,
+    read_file,
+    read_record,
+    sync,
+    to_record,
+    translated,
+    write_file,
+)
+from headrace.storage.records import Commit, Journal, commit_from, journal_from
+
+FORMAT_VERSION = 2
+FOLDERS = (
+    "epochs",
+    "journal",
+    "commits",
+    "registry",
+    "plans",
+    "tables",
+    "inputs",
+    "slices",
+    "rejected",
+    "frames",
+    "inbox",
+    "outbox",
+)
+
+
+class LostOwnershipError(UsageError):
+    """Another engine took the directory over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Reads and writes records; owns nothing by itself."""
+
+    root: Path
+    reducers: int
+
+    # Records of steps
+
+    def journal_path(self, step: int, attempt: int = 0) -> Path:
+        return self.root / "journal" / (f"{step:09}-{attempt}.json" if attempt else f"{step:09}.json")
+
+    def commit_path(self, step: int) -> Path:
+        return self.root / "commits" / f"{step:09}.json"
+
+    def journal(self, step: int, attempt: int = 0) -> Journal | None:
+        """What an attempt at a step depends on; None if there was none."""
+        path = self.journal_path(step, attempt)
+        if not path.exists():
+            return None
+        found = journal_from(read_record(path))
+        if found.key != (step, attempt):
+            raise DamagedError(path, f"is the journal of step {found.step}, attempt {found.attempt}")
+        return found
+
+    def newest_journal(self, step: int) -> Journal | None:
+        """That of the last attempt that was no trial."""
+        journals = (self.journal(step, attempt) for attempt in range(self.attempts(step) - 1, -1, -1))
+        return next((journal for journal in journals if journal is not None and not journal.is_trial), None)
+
+    def attempts(self, step: int) -> int:
+        """How many there are."""
+        attempt = 0
+        while self.journal_path(step, attempt).exists():
+            attempt += 1
+        return attempt
+
+    def write_journal(self, journal: Journal) -> bool:
+        return create_file(self.journal_path(*journal.key), to_record(journal))
+
+    def steps(self) -> list[int]:
+        return sorted(int(path.stem) for path in (self.root / "commits").glob("[0-9]*.json"))
+
+    def commit(self, step: int) -> Commit:
+        path = self.commit_path(step)
+        found = commit_from(read_record(path))
+        if found.step != step:
+            raise DamagedError(path, f"is the commit record of step {found.step}")
+        return found
+
+    def last_commit(self) -> Commit | None:
+        """The newest one, which must follow the one before it and be followed by no journal but the next."""
+        steps = self.steps()
+        later = [int(path.name[:9]) for path in (self.root / "journal").glob("[0-9]*.json")]
+        newest = steps[-1] if steps else 0
+        for step in later:
+            if step > newest + 1:
+                raise DamagedError(self.commit_path(step - 1), "is missing, but a later step began")
+        noted = self.root / "commits" / "last"
+        if noted.exists() and read_record(noted) > newest:
+            raise DamagedError(self.commit_path(read_record(noted)), "is missing")
+        if not steps:
+            return None
+        found = self.commit(newest)
+        if newest > 1 and found.previous != self.commit_digest(newest - 1):
+            raise DamagedError(self.commit_path(newest - 1), "is not the one that the next step followed")
+        return found
+
+    def note_commit(self, step: int) -> None:
+        """That there was one: should it get lost, that is noticed."""
+        write_file(self.root / "commits" / "last", to_record(step))
+
+    def commit_digest(self, step: int) -> str:
+        return digest(read_file(self.commit_path(step)))
+
+    # Plans and static tables are known by their digests. The name of a file also has the step that wrote it: what the
+    # last commit does not name is written again, since another engine may be about to delete the file of an older step
+
+    def keep_plan(self, plan: Plan, step: int, live: Collection[str]) -> str:
+        """Store a plan for a step, unless it is among the live ones, which the last commit names; return its name."""
+        text = encode(plan)
+        return self.keep_content("plans", digest_of(text), text.encode(), step, live)
+
+    def plan(self, name: str) -> Plan:
+        return read_plan(self.root / "plans", name)
+
+    def keep_table(self, table: pa.Table, step: int, live: Collection[str]) -> str:
+        """Store a static table, as `keep_plan` does a plan."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+        data = bytes(sink.getvalue())
+        return self.keep_content("tables", digest(data), data, step, live)
+
+    def table(self, name: str) -> pa.Table:
+        return read_arrow(self.root / "tables", name)
+
+    def table_bytes(self, name: str) -> bytes:
+        return read_file(find_content(self.root / "tables", name), name)
+
+    def keep_content(self, folder: str, name: str, data: bytes, step: int, live: Collection[str]) -> str:
+        path = self.root / folder / f"{step:09}-{name}{ENDINGS[folder]}"
+        if name not in live and not path.exists():
+            write_file(path, data)
+        return name
+
+    @property
+    def identity(self) -> str:
+        """What folders of results know the job by; all streams of a job have the same."""
+        path = self.root.parent / "identity"
+        if not path.exists():
+            create_file(path, to_record(uuid4().hex))
+        identity: str = read_record(path)
+        return identity
+
+
+ENDINGS = {"plans": ".json", "tables": ".arrow"}
+
+
+def content_name(file_name: str) -> tuple[int, str]:
+    """The step that wrote a plan or a table, and its digest. Files of version 0.1 have no step."""
+    stem = file_name.partition(".")[0]
+    step, dash, name = stem.partition("-")
+    return (int(step), name) if dash else (0, stem)
+
+
+def find_content(folder: Path, name: str) -> Path:
+    """The file of a plan or table; if it was written more than once, any of them."""
+    for path in folder.glob(f"*{name}{ENDINGS[folder.name]}"):
+        if content_name(path.name)[1] == name:
+            return path
+    raise DamagedError(folder / f"*-{name}{ENDINGS[folder.name]}", "is missing")
+
+
+@lru_cache(maxsize=16)
+def read_plan(folder: Path, name: str) -> Plan:
+    path = find_content(folder, name)
+    text = read_file(path).decode("utf-8", "replace")
+    if digest_of(text) != name:
+        raise DamagedError(path, "is damaged: it has another checksum than when it was written")
+    plan: Plan = decode(text)
+    return plan
+
+
+@lru_cache(maxsize=16)
+def read_arrow(folder: Path, name: str) -> pa.Table:
+    return pa.ipc.open_file(pa.py_buffer(read_file(find_content(folder, name), name))).read_all()
+
+
+class Beginning(NamedTuple):
+    """Where a stream of results begins: behind a step of those results, which were closed up to a time."""
+
+    step: int = 0
+    time_us: int | None = None
+
+
+FIRST = Beginning()
+
+
+def prepare(root: Path, declaration: str, reducers: int, beginning: Beginning = FIRST) -> Directory:
+    """A new state directory, or the one that is there: its number of reducers stays, and it must be of this stream."""
+    make_folder(root)
+    for name in FOLDERS:
+        make_folder(root / name)
+    path = root / "format.json"
+    document = {"version": FORMAT_VERSION, "reducers": reducers, "declaration": declaration, "beginning": beginning}
+    if any((root / "commits").iterdir()) and not path.exists():
+        raise DamagedError(path, "is missing")
+    create_file(path, to_record(document))
+    found = read_format(path)
+    if found["declaration"] != declaration:
+        raise UsageError(
+            "state-schema",
+            f"the state in {root} is of a stream with another declaration",
+            detail=f"it was declared as {found['declaration']}",
+            hint="declare it as it was, or start anew with an empty state directory",
+        )
+    return Directory(root, found["reducers"])
+
+
+def open_directory(root: Path) -> Directory:
+    path = root / "format.json"
+    if not path.exists():
+        raise UsageError("state", f"there is no state in {root}", hint="headrace run makes it")
+    return Directory(root, read_format(path)["reducers"])
+
+
+def read_format(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = read_record(path)
+    if found["version"] != FORMAT_VERSION:
+        problem = f"the state in {path.parent} has format {found['version']}, this program has {FORMAT_VERSION}"
+        raise UsageError("state-version", problem, hint="use the version of Headrace that wrote it")
+    return found
+
+
+def newest_epoch(root: Path) -> int:
+    return max((int(path.name) for path in (root / "epochs").iterdir() if path.name.isdigit()), default=0)
+
+
+def in_use(root: Path) -> UsageError:
+    """Names the owner, as far as it has written down who it is."""
+    try:
+        owner, _, host = (root / "epochs" / f"{newest_epoch(root):09}").read_text().strip().partition(" ")
+    except OSError:
+        owner, host = "", ""
+    who = f" (process {owner}{' on ' if host else ''}{host})" if owner else ""
+    hint = "stop it; if it hangs and can't be stopped, take_over=True takes the directory from it"
+    return UsageError("state-in-use", f"another engine{who} runs on {root}", hint=hint)
+
+
+def check_free(root: Path) -> None:
+    """Whether no engine owns the directory now; one may come at any time."""
+    try:
+        lock = os.open(root / "lock", os.O_RDWR)
+    except OSError:
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise in_use(root) from None
+    finally:
+        os.close(lock)
+
+
+class Owner:
+    """Holds a state directory for as long as this process lives, or until another takes it over."""
+
+    def __init__(self, directory: Directory, *, take_over: bool = False) -> None:
+        self.directory = directory
+        self.epochs = directory.root / "epochs"
+        self.lock = os.open(directory.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if not take_over:
+                os.close(self.lock)
+                raise in_use(directory.root) from None
+        try:
+            self.begin_epoch()
+        except BaseException:
+            self.close()
+            raise
+
+    def begin_epoch(self) -> None:
+        """Write down who owns the directory from now on."""
+        self.epoch = self.newest() + 1
+        while not create_file(self.epochs / f"{self.epoch:09}", f"{os.getpid()} {gethostname()}\n".encode()):
+            self.epoch += 1
+        for path in self.epochs.iterdir():
+            if path.name.isdigit() and int(path.name) < self.epoch:
+                path.unlink(missing_ok=True)
+
+    def newest(self) -> int:
+        return newest_epoch(self.directory.root)
+
+    def write_commit(self, commit: Commit) -> Commit:
+        """Put if absent: of two engines at most one commits a step, and one that lost the directory commits none.
+
+        Returns the record that stands: this one, also if the answer to its creation was lost; or that of an older
+        owner, who was quicker with the same step.
+        """
+        self.check_held()
+        path = self.directory.commit_path(commit.step)
+        try:
+            if create_file(path, to_record(commit)):
+                return commit
+        except FullError:
+            if not path.exists():
+                raise
+            with translated(path):
+                sync(path.parent)
+        standing = self.directory.commit(commit.step)
+        if standing.epoch > self.epoch:
+            raise self.lost()
+        return standing
+
+    def check_held(self) -> None:
+        """Raise an error if another engine took the directory over."""
+        if self.newest() != self.epoch:
+            raise self.lost()
+
+    def lost(self) -> LostOwnershipError:
+        problem = f"another engine took {self.directory.root} over"
+        return LostOwnershipError("state-lost", problem, hint="nothing was changed; stop this one")
+
+    def close(self) -> None:
+        """Once more does no harm."""
+        if self.lock >= 0:
+            os.close(self.lock)
+        self.lock = -1

@@ -1,0 +1,154 @@
+"""Slice files: partials of one reducer, by the plans they were computed under, as interchange tables.
+
+A file is written once, never changed, and read back only against the digest in a commit record.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.kernel.combine import NodePartials, gathered
+from headrace.kernel.group_owners import taken
+from headrace.kernel.interchange import Counts, Shipment, from_bytes, pack, to_bytes, unpack
+from headrace.model.errors import DataError
+from headrace.planner.plan import Plan
+from headrace.storage.directory import Directory
+from headrace.storage.disk import DamagedError, digest, read_file, write_file
+from headrace.storage.records import SliceFile, StoredFile
+
+Parts = dict[str, dict[int, list[NodePartials]]]
+"""Partials by plan and by the place of their node in it."""
+
+LENGTH = struct.Struct("<Q")
+KEPT_BYTES = 256 << 20
+"""How much of what was read a process keeps, since the next step reads most of it again."""
+
+
+class Section(NamedTuple):
+    """Partials that were computed under one plan, as a file keeps them and as tasks send them."""
+
+    plan: str
+    shipment: Shipment
+    data: bytes
+
+
+def sections_of(stream: str, parts: Parts) -> Iterator[Section]:
+    for plan, places in parts.items():
+        shipment = Shipment(pack(stream, (part for same in places.values() for part in same)), Counts())
+        yield Section(plan, shipment, to_bytes(shipment))
+
+
+def write_slices(directory: Directory, reducer: int, step: int, sections: Sequence[Section]) -> SliceFile | None:
+    """One file of a name that no other attempt has; None if there are no rows."""
+    tables = [table for section in sections for table in section.shipment.tables if table.num_rows]
+    if not tables:
+        return None
+    data = packed(sections)
+    name = f"slices/{step:09}-{reducer}-{uuid4().hex[:12]}.slices"
+    write_file(directory.root / name, data)
+    last_end_us = max(pc.max(table["slice_end"].cast(pa.int64())).as_py() for table in tables)
+    rows = sum(table.num_rows for table in tables)
+    return SliceFile(StoredFile(name, digest(data), len(data)), reducer, rows, last_end_us)
+
+
+def packed(sections: Sequence[Section]) -> bytes:
+    head = json.dumps([[section.plan, len(section.data)] for section in sections]).encode()
+    return b"".join([LENGTH.pack(len(head)), head, *(section.data for section in sections)])
+
+
+def unpacked(data: bytes) -> Iterable[tuple[str, bytes]]:
+    (length,) = LENGTH.unpack_from(data)
+    begin = LENGTH.size + length
+    for name, size in json.loads(data[LENGTH.size : begin]):
+        yield name, data[begin : begin + size]
+        begin += size
+
+
+class Cache:
+    """What was read of files, the least recently used forgotten first. Files never change."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.held: dict[Path, tuple[int, Parts]] = {}
+
+    def read(self, directory: Directory, stream: str, file: SliceFile, live: Collection[str]) -> Parts:
+        """The partials of plans under which something was counted that is not forgotten, by now."""
+        path = directory.root / file.file.name
+        size, parts = self.held.pop(path, (0, None))
+        if parts is None:
+            parts = read_slices(directory, stream, file, live)
+            size = sum(part.nbytes for places in parts.values() for same in places.values() for part in same)
+        self.held[path] = size, parts
+        while sum(held for held, _ in self.held.values()) > self.most_bytes and len(self.held) > 1:
+            del self.held[next(iter(self.held))]
+        return {plan: places for plan, places in parts.items() if plan in live}
+
+    def keep_only(self, directory: Directory, files: Iterable[SliceFile]) -> None:
+        """Of this directory, these."""
+        live = {directory.root / file.file.name for file in files}
+        gone = [path for path in self.held if path.is_relative_to(directory.root) and path not in live]
+        for path in gone:
+            del self.held[path]
+
+
+CACHE = Cache(KEPT_BYTES)
+
+
+def read_slices(directory: Directory, stream: str, file: SliceFile, live: Collection[str]) -> Parts:
+    """The partials of plans under which something was counted that is not forgotten."""
+    data = read_file(directory.root / file.file.name, file.file.digest)
+    found: Parts = {}
+    for name, section in unpacked(data):
+        if name not in live:
+            continue
+        try:
+            places = by_place(stream, directory.plan(name), from_bytes(section))
+        except DataError as problem:
+            raise DamagedError(directory.root / file.file.name, f"can't be used: {problem.message}") from None
+        for place, part in places:
+            found.setdefault(name, {}).setdefault(place, []).append(part)
+    return found
+
+
+def by_place(stream: str, plan: Plan, shipment: Shipment) -> list[tuple[int, NodePartials]]:
+    """The partials of a shipment with the places of their nodes in the plan, which must know them all."""
+    places = {plan.nodes[place].node: place for place in plan.shipped}
+    found = [(places[part.node], part) for part in unpack(stream, shipment.tables, places)]
+    if sum(part.rows for _, part in found) != sum(table.num_rows for table in shipment.tables):
+        raise DataError("unknown-node", f"there are partials of {stream} that their plan does not know")
+    return found
+
+
+def merged(files: Iterable[Parts]) -> Parts:
+    found: Parts = {}
+    for parts in files:
+        for name, places in parts.items():
+            for place, same in places.items():
+                found.setdefault(name, {}).setdefault(place, []).extend(same)
+    return found
+
+
+def compacted(parts: Parts, needed_us: int | None) -> Parts:
+    """One part per plan and node, without slices that nobody needs."""
+    found: Parts = {}
+    for name, places in parts.items():
+        for place, same in places.items():
+            kept = [part for part in (needed(each, needed_us) for each in same) if part.rows]
+            if kept:
+                found.setdefault(name, {})[place] = [gathered(kept)]
+    return found
+
+
+def needed(part: NodePartials, needed_us: int | None) -> NodePartials:
+    if needed_us is None or part.starts_us.size == 0 or int(part.ends_us.min()) > needed_us:
+        return part
+    return taken(part, np.flatnonzero(part.ends_us > needed_us))

@@ -1,0 +1,1 @@
+"""What edges and roots exchange: frames, ledger, orders, and both ends of HTTP."""

@@ -1,0 +1,143 @@
+"""The upper side over HTTP, as an edge or a relay sees it."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import ssl
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from urllib.parse import quote, urlsplit
+
+from headrace.model.errors import DataError, UsageError
+from headrace.storage.disk import digest
+from headrace.wire.exchange import FullError
+from headrace.wire.frames import Header
+from headrace.wire.orders import Orders, from_text
+
+FRAME_TYPE = "application/vnd.headrace.frame"
+MOST_ANSWER_BYTES = 256 << 20
+MOST_TOLD = 1_000
+"""Of what the other side says when it refuses something."""
+
+
+class UnreachableError(DataError):
+    """Nobody answered. It may be better later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    tag: str | None
+    data: bytes
+
+    @property
+    def told(self) -> str:
+        """Why not, in the words of the other side."""
+        try:
+            return str(json.loads(self.data)["error"])[:MOST_TOLD]
+        except (ValueError, KeyError, TypeError):
+            return f"status {self.status}"
+
+
+class HttpExchange:
+    """One connection, kept as long as the other side keeps it, and this one is used; threads take turns."""
+
+    def __init__(
+        self, url: str, token: str | None, stream: str, timeout_s: float = 10, *, allow_plain: bool = False
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise UsageError("url", f"'{url}' is no address of a relay or root", hint="such as https://root:8760")
+        if token is not None and parts.scheme == "http" and not allow_plain and not is_loopback(parts.hostname):
+            problem = f"a token would go to {parts.hostname} for everybody to read"
+            raise UsageError("plain-token", problem, hint="use https, or allow_plain in a network that you trust")
+        if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
+            raise UsageError("token", "a token is a line of printable ASCII")
+        self.place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        self.prefix = parts.path.rstrip("/")
+        self.stream = quote(stream, safe="")
+        self.headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self.connection = (
+            HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=ssl.create_default_context())
+            if parts.scheme == "https"
+            else HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+        )
+        weakref.finalize(self, self.connection.close)
+        self.turn = threading.Lock()
+        self.known: tuple[str, Orders] | None = None
+
+    def put(self, header: Header, data: bytes) -> None:
+        self.asked("POST", f"/frames/{self.stream}", data, {"Content-Type": FRAME_TYPE})
+
+    def orders(self) -> Orders | None:
+        tags = {} if self.known is None else {"If-None-Match": self.known[0]}
+        answer = self.asked("GET", f"/orders/{self.stream}", None, tags)
+        if answer.status == 204:
+            return None
+        if answer.status == 304 and self.known is not None:
+            return self.known[1]
+        found = from_text(answer.data.decode(errors="replace"))
+        self.known = None if answer.tag is None else (answer.tag, found)
+        return found
+
+    def table_bytes(self, name: str) -> bytes:
+        data = self.asked("GET", f"/tables/{self.stream}/{quote(name, safe='')}", None, {}).data
+        if digest(data) != name:
+            raise DataError("table", f"{self.place} gave another table than {name}")
+        return data
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def asked(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+        """An answer that is good; what is not is raised."""
+        with self.turn:
+            answer = self.answered(method, self.prefix + path, body, {**self.headers, **headers})
+        if answer.status in (200, 204, 304):
+            return answer
+        if answer.status == 503:
+            raise FullError("frames-waiting", f"{self.place} has no room for frames now", detail=answer.told)
+        if answer.status in (401, 429):
+            raise UsageError("token", f"{self.place} wants another token", hint="is it the one in its token_file?")
+        raise DataError("refused", f"{self.place} refused {method} {path}: {answer.told}")
+
+    def answered(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+        """Once more over a new connection, if the other side had closed the one that was kept."""
+        was_open = self.connection.sock is not None
+        try:
+            return self.exchanged(method, path, body, headers)
+        except (HTTPException, OSError) as problem:
+            self.connection.close()
+            if not was_open or isinstance(problem, TimeoutError):
+                raise self.unreachable(problem) from None
+        try:
+            return self.exchanged(method, path, body, headers)
+        except (HTTPException, OSError) as problem:
+            self.connection.close()
+            raise self.unreachable(problem) from None
+
+    def exchanged(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+        self.connection.request(method, path, body, dict(headers))
+        with self.connection.getresponse() as response:
+            data = response.read(MOST_ANSWER_BYTES + 1)
+            if len(data) > MOST_ANSWER_BYTES:
+                self.connection.close()
+                raise DataError("answer", f"{self.place} gave more than {MOST_ANSWER_BYTES:,} bytes")
+            return Answer(response.status, response.getheader("ETag"), data)
+
+    def unreachable(self, problem: Exception) -> UnreachableError:
+        detail = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+        hint = "start what is above first"
+        return UnreachableError("unreachable", f"{self.place} does not answer", detail=detail, hint=hint)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine is there. Other names may change what they stand for."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

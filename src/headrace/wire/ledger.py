@@ -1,0 +1,170 @@
+"""Which frames were taken. Pure values: a relay keeps them in the frames it sends, the root in its commit records.
+
+Frames of an incarnation are taken in their order, each once. The first of a new incarnation must begin where the edge
+was left, and after it the older ones have nothing more to say: else rows would be counted twice, or lost, and nobody
+would know. A source that can't tell where it is (a socket) says so, and is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from headrace.model.errors import DataError
+from headrace.model.time import SECOND_US
+from headrace.wire.frames import CHECKS, FrameError, Header, Member, Position, Rows, is_count
+
+MOST_INCARNATIONS = 16
+"""So many are remembered of an edge; frames of one older than those are refused."""
+BEGINNING: Position = {}
+"""The position of a source that nothing was read of."""
+
+
+class Verdict(Enum):
+    TAKE = "take"
+    DUPLICATE = "duplicate"
+    WAIT = "wait"
+
+
+class Decision(NamedTuple):
+    verdict: Verdict
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeState:
+    """What is known of an edge. `sequences` has the last sequence number taken of each incarnation."""
+
+    sequences: Mapping[int, int] = field(default_factory=dict)
+    position: Position = field(default_factory=dict)
+    plan: str | None = None
+    watermark_us: int | None = None
+    highest_us: int | None = None
+    rows: Rows = field(default_factory=Rows)
+    frames: int = 0
+    bytes: int = 0
+    ended: bool = False
+    members: Mapping[str, Member] = field(default_factory=dict)
+
+    def after(self, header: Header, size: int) -> EdgeState:
+        """With one frame more."""
+        sequences = {**self.sequences, header.incarnation: header.sequence}
+        kept = sorted(sequences)[-MOST_INCARNATIONS:]
+        newest = header.incarnation == kept[-1]
+        return EdgeState(
+            {incarnation: sequences[incarnation] for incarnation in kept},
+            header.position if newest else self.position,
+            header.plan if newest else self.plan,
+            latest(self.watermark_us, header.watermark_us),
+            latest(self.highest_us, header.highest_us),
+            self.rows.plus(header.rows),
+            self.frames + 1,
+            self.bytes + size,
+            header.ended if newest else self.ended,
+            header.members if newest else self.members,
+        )
+
+
+Ledger = Mapping[str, EdgeState]
+"""By the names of edges."""
+
+
+def latest(first: int | None, second: int | None) -> int | None:
+    return max((each for each in (first, second) if each is not None), default=None)
+
+
+def decide(ledger: Ledger, header: Header) -> Decision:
+    """What is to be done with a frame."""
+    known = ledger.get(header.edge, EdgeState())
+    last = known.sequences.get(header.incarnation, 0)
+    if header.sequence <= last:
+        return Decision(Verdict.DUPLICATE)
+    if not last and len(known.sequences) >= MOST_INCARNATIONS and header.incarnation < min(known.sequences):
+        return Decision(Verdict.DUPLICATE, "of an incarnation long gone")
+    if header.begins is not None and header.incarnation < max(known.sequences, default=0):
+        is_empty = header.begins == header.position
+        reason = "a later start of the edge has gone on"
+        return Decision(Verdict.DUPLICATE if is_empty else Verdict.WAIT, reason)
+    if header.sequence > last + 1:
+        return Decision(Verdict.WAIT, f"frame {last + 1} before it is missing")
+    if header.begins is not None and not last and header.begins != known.position:
+        return Decision(Verdict.WAIT, "it does not begin where the edge was left: was its state deleted? docs/edge.md")
+    return Decision(Verdict.TAKE)
+
+
+def taken(ledger: Ledger, header: Header, size: int) -> dict[str, EdgeState]:
+    return {**ledger, header.edge: ledger.get(header.edge, EdgeState()).after(header, size)}
+
+
+# Against frames that would shut out those that follow
+
+
+class AheadError(FrameError):
+    """A frame with a time that has not come yet."""
+
+    def __init__(self, what: str, ahead_us: int, skew_us: int) -> None:
+        ahead, skew = f"{ahead_us / SECOND_US:,.0f} s ahead of the clock here", f"{skew_us / SECOND_US:,g} s"
+        hint = "set the clock of the edge"
+        DataError.__init__(self, "refused", f"{what} is {ahead}; SKEW of the stream allows {skew}", hint=hint)
+
+
+def check_times(header: Header, now_us: int, skew_us: int) -> None:
+    """Raise an AheadError if an incarnation, watermark or event time is above the clock plus the skew.
+
+    An edge whose ledger has such an incarnation could not be heard any more, and a watermark never goes back.
+    """
+    times_us = {"the start of the edge": header.incarnation, **marks_of("the frame", header)}
+    for name, member in header.members.items():
+        times_us |= marks_of(f"edge '{name}' in the frame", member)
+    for what, time_us in times_us.items():
+        if time_us is not None and time_us > now_us + skew_us:
+            raise AheadError(what, time_us - now_us, skew_us)
+
+
+def marks_of(owner: str, marks: Header | Member) -> dict[str, int | None]:
+    return {
+        f"the watermark of {owner}": marks.watermark_us,
+        f"the highest event time of {owner}": marks.highest_us,
+    }
+
+
+# As JSON
+
+
+def to_json(ledger: Ledger) -> dict[str, Any]:
+    """The keys of JSON are texts."""
+    return {
+        name: asdict(state) | {"sequences": {str(each): last for each, last in state.sequences.items()}}
+        for name, state in ledger.items()
+    }
+
+
+def from_json(document: Mapping[str, Any]) -> dict[str, EdgeState]:
+    try:
+        return {name: state_from(each) for name, each in document.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise DataError("ledger", "this is no ledger of edges", detail=str(problem)) from None
+
+
+def state_from(document: Mapping[str, Any]) -> EdgeState:
+    for name, check in STATE.items():
+        if not check(document[name]):
+            raise ValueError(f"'{name}' is {str(document[name])[:100]!r}")
+    return EdgeState(
+        **{
+            **document,
+            "sequences": {int(incarnation): last for incarnation, last in document["sequences"].items()},
+            "rows": Rows(**document["rows"]),
+            "members": {member: Member(**known) for member, known in document["members"].items()},
+        }
+    )
+
+
+STATE: Mapping[str, Callable[[Any], bool]] = {
+    "sequences": lambda value: isinstance(value, dict) and all(map(is_count, value.values())),
+    **{name: CHECKS[name] for name in ("position", "plan", "watermark_us", "highest_us", "rows", "ended", "members")},
+    "frames": is_count,
+    "bytes": is_count,
+}

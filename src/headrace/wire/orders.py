@@ -1,0 +1,83 @@
+"""Orders: what the root asks of its edges, as a text that they poll for. Without a plan rows are sent as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from headrace.model.errors import DataError, HeadraceError
+from headrace.model.query import Query
+from headrace.planner.codec import decode, digest_of, encode
+from headrace.planner.plan import Plan
+from headrace.wire.frames import is_name
+
+VERSION = 1
+SAME_VERSION = "run the same version at the edge and at the root"
+Wanted = TypeVar("Wanted")
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Of one stream. `tables` are the static tables to join, by the digests of their bytes. `wants_rows`: there is no
+    plan because rows are wanted as they are, and none will come.
+    """
+
+    stream: str
+    plan: Plan | None = None
+    queries: Mapping[str, Query] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+    wants_rows: bool = False
+
+    @property
+    def plan_id(self) -> str | None:
+        return None if self.plan is None else digest_of(encode(self.plan))
+
+
+def to_text(orders: Orders) -> str:
+    document = {
+        "version": VERSION,
+        "stream": orders.stream,
+        "plan": None if orders.plan is None else encode(orders.plan),
+        "queries": {name: encode(query) for name, query in orders.queries.items()},
+        "tables": dict(orders.tables),
+        "wants_rows": orders.wants_rows,
+    }
+    return json.dumps(document)
+
+
+@contextmanager
+def refusing(problem: str) -> Iterator[None]:
+    """Whatever orders do to those who read them is an error of the orders."""
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except Exception as cause:
+        raise DataError("orders", problem, detail=f"{type(cause).__name__}: {cause}", hint=SAME_VERSION) from cause
+
+
+def from_text(text: str) -> Orders:
+    with refusing("these are no orders for an edge"):
+        document: dict[str, Any] = json.loads(text)
+        if document["version"] != VERSION:
+            problem = f"these orders have version {document['version']}, this program reads {VERSION}"
+            raise DataError("orders", problem, hint=SAME_VERSION)
+        if not all(map(is_name, document["tables"].values())):
+            raise ValueError("a table without a digest")
+        return Orders(
+            str(document["stream"]),
+            None if document["plan"] is None else decoded(document["plan"], Plan),
+            {str(name): decoded(query, Query) for name, query in document["queries"].items()},
+            {str(name): digest for name, digest in document["tables"].items()},
+            bool(document["wants_rows"]),
+        )
+
+
+def decoded(text: str, wanted: type[Wanted]) -> Wanted:
+    found = decode(text)
+    if not isinstance(found, wanted):
+        raise TypeError(f"a {type(found).__name__} where a {wanted.__name__} belongs")
+    return found
