@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import h11
 import pytest
 
 from headrace.model.errors import UsageError
@@ -18,7 +19,7 @@ from headrace.wire import http_server as receiving
 from headrace.wire.exchange import DirectoryExchange, FullError
 from headrace.wire.frames import Frame, Header, from_bytes, to_bytes
 from headrace.wire.http_client import FRAME_TYPE, HttpExchange
-from headrace.wire.http_limits import Limits
+from headrace.wire.http_limits import Limits, RequestParser
 from headrace.wire.http_server import Inlet, Server, serve
 from headrace.wire.tokens import tokens_of
 
@@ -273,6 +274,12 @@ def test_requests_may_follow_one_another_at_once(start: Start, attacker: Open) -
     [
         b"Content-Length: 5\r\nContent-Length: 6\r\n",
         b"Content-Length: 5, 6\r\n",
+        b"Content-Length: 5\r\nContent-Length: 5\r\n",
+        b"Content-Length: 5\r\nX-Between: 1\r\ncontent-length: 5\r\n",
+        b"Content-Length: 5, 5\r\n",
+        b"Content-Length: 5,5\r\n",
+        b"Content-Length: 5\r\n , 5\r\n",
+        b"Content-Length: 5\nContent-Length: 5\n",
         b"Content-Length: +5\r\n",
         b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
         b"Transfer-Encoding: chunked\r\n",
@@ -286,6 +293,50 @@ def test_a_length_has_one_meaning(start: Start, attacker: Open, lengths: bytes) 
     answer = heard(attacker(start(), HEAD + KEYS["north"] + lengths + b"\r\n0\r\n\r\n" + smuggled))
     assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 411 ", b"HTTP/1.1 501 "))
     assert answer.count(b"HTTP/1.1 ") == 1
+
+
+TWO_LENGTHS = b"Content-Length: 0\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("lengths", [TWO_LENGTHS, b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"])
+@pytest.mark.parametrize("is_pipelined", [False, True])
+def test_later_requests_have_one_length_too(start: Start, attacker: Open, lengths: bytes, is_pipelined: bool) -> None:
+    first, second = ORDERS + KEYS["north"] + b"\r\n", ORDERS + KEYS["north"] + lengths
+    connection = attacker(start(), first + (second + first) * is_pipelined)
+    answers = b""
+    if not is_pipelined:
+        assert status(connection) == 204
+        connection.sendall(second + first)
+        answers = b"HTTP/1.1 204 "
+    answers += heard(connection)
+    assert answers.startswith(b"HTTP/1.1 204 ")
+    assert answers.count(b"HTTP/1.1 400 ") == 1
+    assert answers.count(b"HTTP/1.1 ") == 2
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 1 << 16])
+def test_two_lengths_are_found_however_the_bytes_arrive(piece_bytes: int) -> None:
+    """Only heads are looked at: a body may hold the same words."""
+    body = b"\r\n" + TWO_LENGTHS
+    good = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    events: list[h11.Event] = []
+    with pytest.raises(h11.RemoteProtocolError, match="length"):
+        parse(good + HEAD + TWO_LENGTHS, piece_bytes, events)
+    assert sum(isinstance(event, h11.Request) for event in events) == 1
+    assert b"".join(event.data for event in events if isinstance(event, h11.Data)) == body
+
+
+def parse(text: bytes, piece_bytes: int, events: list[h11.Event]) -> None:
+    """Requests that follow one another, each of them answered."""
+    parser = RequestParser(h11.SERVER)
+    for begin in range(0, len(text), piece_bytes):
+        parser.receive_data(text[begin : begin + piece_bytes])
+        while not isinstance(event := parser.next_event(), type):
+            events.append(event)
+            if parser.their_state is h11.DONE:
+                parser.send(h11.Response(status_code=204, headers=[]))
+                parser.send(h11.EndOfMessage())
+                parser.start_next_cycle()
 
 
 @pytest.mark.parametrize(

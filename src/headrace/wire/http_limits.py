@@ -7,12 +7,17 @@ the oldest goes: who opens many of them and says nothing shuts nobody out.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+LENGTH_LINE = re.compile(rb"^(?:content-length|transfer-encoding):.*", re.IGNORECASE | re.MULTILINE)
+FOLDED_LINE = re.compile(rb"^[ \t]", re.MULTILINE)
+"""A line that continues the one before it: a value may go on there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,26 @@ def count(groups: Iterable[dict[Connection, None]]) -> int:
     return sum(map(len, groups))
 
 
+class RequestParser(h11.Connection):
+    """Refuses requests whose length is given twice, even if both lengths are equal: h11 merges those."""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        is_head = self.their_state is h11.IDLE
+        before = self.trailing_data[0] if is_head else b""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            head = before[: len(before) - len(self.trailing_data[0])]
+            if not has_one_length(head):
+                raise h11.RemoteProtocolError("the length of the body is given twice, or over several lines")
+        return event
+
+
+def has_one_length(head: bytes) -> bool:
+    """Whether at most one line of a request's head says how long its body is, and gives one value."""
+    lines = LENGTH_LINE.findall(head)
+    return len(lines) < 2 and not any(b"," in line for line in lines) and not FOLDED_LINE.search(head)
+
+
 class Connection(H11Protocol):
     """One connection, which is dropped when a request takes too long."""
 
@@ -96,6 +121,10 @@ class Connection(H11Protocol):
     group: Group | None = None
     timer: asyncio.TimerHandle | None = None
     phase: object = None
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.conn = RequestParser(h11.SERVER)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
