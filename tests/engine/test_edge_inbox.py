@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
@@ -26,6 +27,7 @@ from headrace.engine.edge_inbox import Inbox, holding_back, plans_to_keep
 from headrace.engine.in_process import InProcess
 from headrace.engine.registry import ask
 from headrace.engine.step import NOTHING, Input, Stepper
+from headrace.expressions.evaluation import Evaluation
 from headrace.inputs import Source
 from headrace.model.arrow import arrow_type
 from headrace.model.query import Query
@@ -34,7 +36,7 @@ from headrace.sql import format_query, parse_query
 from headrace.storage.directory import prepare
 from headrace.storage.records import Commit, ResultFolder
 from headrace.wire.exchange import DirectoryExchange
-from headrace.wire.frames import Frame, Header, to_bytes
+from headrace.wire.frames import Frame, Header, from_bytes, to_bytes
 from headrace.wire.frames import Rows as Counts
 from headrace.wire.ledger import EdgeState
 from headrace.wire.orders import Orders
@@ -359,6 +361,53 @@ def test_late_rows_are_counted(tmp_path: Path, wants_rows: bool, late: int, drop
     assert (commit.totals.rows, commit.totals.late, commit.totals.dropped) == (7, late, dropped)
     closed = root.windows("counts", parse_query(COUNTS, CATALOG))
     assert {start_us // 1_000_000: rows[0][-1] for (start_us, _), rows in closed.items() if rows[0][-1]} == {4: 1}
+
+
+def test_a_query_that_fails_at_an_edge_comes_into_quarantine(tmp_path: Path) -> None:
+    """The edge passes the rows on, late ones too; the root finds the query, and orders a plan without it."""
+    root = Root(tmp_path, CATALOG, ("east",))
+    sevens = "SELECT sum(v * 7) AS n FROM r [RANGE '4 s' SLIDE '2 s']"
+    for name, sql in (("counts", COUNTS), ("sevens", sevens)):
+        ask(root.directory, "add", name, sql)
+    root.step()
+    (tmp_path / "input").mkdir()
+    column, told, plans = Evaluation.column_in_memory, list[str](), list[frozenset[str]]()
+
+    def fail(evaluation: Evaluation, tree: Any) -> Any:
+        if "'*'" in repr(tree) and evaluation.length > 3:
+            raise ValueError("it does not fit")
+        return column(evaluation, tree)
+
+    with patch.object(Evaluation, "column_in_memory", fail):
+        for number, seconds in enumerate([(5, 6), (7, 8), (1, 2, 9, 21, 22), (3, 23, 24, 25), (30,)]):
+            pq.write_table(pa.Table.from_pylist(rows_at(*seconds), SCHEMA), tmp_path / "input" / f"{number}.parquet")
+            spool = Spool(tmp_path / "edge", "east", STREAM)
+            source = FileSource(Source(str(tmp_path / "input")), CATALOG.streams[0], spool.known.files, None, print)
+            mode = Mode.BOUNDED if number == 4 else Mode.ONCE
+            connect = lambda: root.exchange  # noqa: E731 - the way up
+            Agent(CATALOG, CATALOG.streams[0], spool, source, connect, mode=mode, tell=told.append).run()
+            plans.append(frozenset(frame.header.plan or "rows" for frame in waiting(root)))
+            while root.step() is not None:
+                pass
+        while root.step(ended=True) is not None:
+            pass
+    registry = root.stepper.registry
+    assert "it does not fit" in (registry.queries["sevens"].quarantine or "")
+    assert registry.active.keys() == {"counts"}
+    assert len(told) == 1
+    assert "query sevens" in told[0]
+    assert "rows" in plans[2]
+    assert "rows" not in plans[3], "the new plan asks for nothing that fails"
+    commit = root.stepper.commit
+    assert commit is not None
+    assert (commit.totals.rows, commit.totals.late) == (14, 3)
+    closed = root.windows("counts", parse_query(COUNTS, CATALOG))
+    counted = {start_us // 1_000_000: rows[0][-1] for (start_us, _), rows in closed.items() if rows[0][-1]}
+    assert counted == {4: 3, 8: 2, 20: 3, 24: 2, 28: 1}
+
+
+def waiting(root: Root) -> list[Frame]:
+    return [from_bytes(path.read_bytes()) for path in root.exchange.waiting()]
 
 
 def test_a_root_that_died_behind_its_commit_takes_no_frame_twice(root: Root) -> None:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from headrace.edge.intake import Intake
 from headrace.engine.level1_task import highest_by_partition
 from headrace.engine.watermark import earlier, is_idle, later
+from headrace.kernel.combine import Integers
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.schema import Stream
 from headrace.model.types import TIMESTAMP
@@ -48,45 +49,49 @@ class Judge:
         self.clock = clock
         self.judged = Judged()
         self.held_us = watermark_us
+        self.now_us: int | None = None
         now_us = None if clock is None else clock()
         self.partitions = {key: Partition(highest_us, now_us) for key, highest_us in partitions.items()}
 
     def accepted(self, rows: Intake) -> pa.Table:
         """The rows that are counted."""
-        now_us = None if self.clock is None else self.clock()
-        timed = rows.table
-        if rows.table[self.stream.event_time].null_count:
-            timed = timed.filter(pc.is_valid(timed[self.stream.event_time]))
-        table = timed if now_us is None else timed.filter(self.is_present(timed, now_us))
+        self.now_us = None if self.clock is None else self.clock()
+        table, dropped = self.timely(rows.table), rows.table[self.stream.event_time].null_count
         self.judged.rows = self.judged.rows.plus(
             Rows(
                 read=rows.table.num_rows + rows.bad,
-                future=timed.num_rows - table.num_rows,
-                dropped=rows.table.num_rows - timed.num_rows,
+                future=rows.table.num_rows - dropped - table.num_rows,
+                dropped=dropped,
                 bad=rows.bad,
             )
         )
         if table.num_rows:
-            self.note_times(table, now_us)
+            self.note_times(table, self.now_us)
         return table
+
+    def timely(self, table: pa.Table) -> pa.Table:
+        """The rows with a time that is not of the future, by the clock when `accepted` was last called."""
+        if table[self.stream.event_time].null_count:
+            table = table.filter(pc.is_valid(table[self.stream.event_time]))
+        return table if self.now_us is None else table.filter(self.is_present(table, self.now_us))
 
     def is_present(self, table: pa.Table, now_us: int) -> pa.ChunkedArray:
         limit = pa.scalar(now_us + self.stream.skew_us, pa.int64()).cast(arrow_type(TIMESTAMP))
         return pc.less_equal(table[self.stream.event_time], limit)
 
     def note_times(self, table: pa.Table, now_us: int | None) -> None:
-        times_us = np.asarray(one_array(table[self.stream.event_time]).cast(pa.int64()))
-        judged = self.judged
+        times_us, judged = times_in(table, self.stream), self.judged
         judged.lowest_us = earlier(judged.lowest_us, int(times_us.min()))
         judged.highest_us = later(judged.highest_us, int(times_us.max()))
-        if self.held_us is not None:
-            late = int(np.count_nonzero(times_us < self.held_us))
-            judged.rows = replace(judged.rows, late=judged.rows.late + late)
+        judged.rows = replace(judged.rows, late=judged.rows.late + self.count_late(times_us))
         for key, time_us in highest_by_partition(table, times_us, self.stream):
             known = self.partitions.get(key)
             highest_us = time_us if known is None else max(known.highest_us, time_us)
             self.partitions[key] = Partition(highest_us, now_us)
             judged.partitions[key] = highest_us
+
+    def count_late(self, times_us: Integers) -> int:
+        return 0 if self.held_us is None else int(np.count_nonzero(times_us < self.held_us))
 
     @property
     def watermark_us(self) -> int | None:
@@ -100,3 +105,7 @@ class Judge:
     def cut(self) -> Judged:
         judged, self.judged = self.judged, Judged()
         return judged
+
+
+def times_in(table: pa.Table, stream: Stream) -> Integers:
+    return np.asarray(one_array(table[stream.event_time]).cast(pa.int64()))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from headrace.edge.admission import Judge
+from headrace.edge.admission import Judge, times_in
 from headrace.edge.agent_progress import Mode, Pace, Progress
 from headrace.edge.edge_state import Mark, Record, position_after
 from headrace.edge.file_source import RowSource, Tell
@@ -20,12 +20,23 @@ from headrace.edge.intake import Intake, Refused, add
 from headrace.edge.orders_poll import Asked, Following
 from headrace.edge.sender import Sender
 from headrace.edge.spool import Spool
-from headrace.edge.work import MOST_SENT_BYTES, Work, needed_columns, packed, work_for
-from headrace.model.errors import DataError, HeadraceError, UsageError
+from headrace.edge.tables.level1 import Unfolded
+from headrace.edge.work import (
+    MOST_SENT_BYTES,
+    Forwarding,
+    Passed,
+    Work,
+    needed_columns,
+    packed,
+    parted,
+    work_for,
+)
+from headrace.kernel.failures import queries_using
+from headrace.model.errors import DataError, ExpressionFailure, HeadraceError, UsageError
 from headrace.model.schema import Catalog, Stream
 from headrace.model.time import format_timestamp
 from headrace.wire.exchange import Exchange
-from headrace.wire.frames import Frame, Header, Position, Rows
+from headrace.wire.frames import Header, Position, Rows
 
 TAKEN_S = 0.1
 """How long the source is waited for before the agent looks around."""
@@ -71,6 +82,8 @@ class Agent:
         self.rows = Rows()
         self.refused: dict[str, Refused] = {}
         self.work: Work | None = None
+        self.passed = Forwarding(pace.memory_bytes)
+        self.reported: set[tuple[str, ...]] = set()
         self.asked: Asked | None = None
         self.seen: Asked | None = None
         self.columns: frozenset[str] = frozenset()
@@ -112,7 +125,7 @@ class Agent:
                     self.cut()
             self.source.stop()
             while self.take(DRAINED_S):
-                if self.work is not None and self.work.is_full:
+                if self.is_full:
                     self.cut()
             self.cut(ended=self.mode is Mode.BOUNDED and not self.stopping.is_set())
         finally:
@@ -154,6 +167,7 @@ class Agent:
         if self.work is not None:
             self.cut()
         self.work, self.asked, self.columns = work, newest, columns
+        self.reported.clear()
 
     def has_room(self) -> bool:
         """Whether rows may be read now; if not, some time has passed."""
@@ -194,9 +208,31 @@ class Agent:
         self.note_refused(rows)
         accepted = self.judge.accepted(rows)
         if accepted.num_rows:
-            self.work.feed(accepted)
+            self.pass_on(accepted.num_rows, self.work.feed(accepted))
             self.unplanned_rows += accepted.num_rows
         return True
+
+    def pass_on(self, count: int, unfolded: Sequence[Unfolded]) -> None:
+        """Send rows of the last piece up as they are, with all columns: the root computes what can't be computed here,
+        or quarantines its queries.
+        """
+        if not unfolded:
+            return
+        rows = self.judge.timely(self.source.take_again([column.name for column in self.stream.columns]).table)
+        if rows.num_rows != count:
+            raise DataError("source", f"{count:,} rows were read, and {rows.num_rows:,} when they were read again")
+        for begin, end, problem in unfolded:
+            self.passed.feed(rows.slice(begin, end - begin))
+            self.report_failure(problem)
+
+    def report_failure(self, problem: ExpressionFailure) -> None:
+        """Once for each set of queries, until other orders come."""
+        assert self.asked is not None
+        names = queries_using(self.asked.orders.queries, problem.expression)
+        if names not in self.reported:
+            self.reported.add(names)
+            queries = f"{'query' if len(names) == 1 else 'queries'} {', '.join(names)}: " if names else ""
+            self.tell(f"{queries}{problem.message}; these rows go up as they are")
 
     def note_refused(self, rows: Intake) -> None:
         """Count input that is no row by its reason; each reason is reported once, with a sample."""
@@ -205,8 +241,12 @@ class Agent:
                 sample = f", such as {each.sample}" if each.sample else ""
                 self.tell(f"bad input: {each.reason}{sample}")
 
+    @property
+    def is_full(self) -> bool:
+        return self.passed.is_full or (self.work is not None and self.work.is_full)
+
     def is_due(self) -> bool:
-        if self.work is not None and self.work.is_full:
+        if self.is_full:
             return True
         since_s = time.monotonic() - self.cut_s
         return since_s >= (self.pace.every_s if self.judge.judged.rows.read else self.pace.heartbeat_s)
@@ -217,6 +257,7 @@ class Agent:
         """All that was read since the last cut, as a frame in the spool; as several, if the rows take more."""
         errors = {} if self.work is None else dict(self.work.errors)
         tables = () if self.work is None else self.work.cut()
+        passed = self.cut_passed()
         judged, mark, known = self.judge.cut(), self.source.mark(), self.spool.known
         header = Header(
             edge=known.edge,
@@ -233,7 +274,8 @@ class Agent:
             errors=errors,
             ended=ended,
         )
-        frames = packed(Frame(header, tables), known.watermark_us)
+        parts = parted(header, tables, passed, known.watermark_us)
+        frames = [frame for part in parts for frame in packed(part, known.watermark_us)]
         self.sequence += len(frames)
         record = Record(
             incarnation=self.incarnation,
@@ -246,12 +288,18 @@ class Agent:
             reading=mark.reading,
         )
         self.spool.add(frames[-1].header, record, *(frame.data for frame in frames))
-        bad = frames[-1].header.rows.bad
+        bad = sum(frame.header.rows.bad for frame in frames)
         if bad > judged.rows.bad:
             count = bad - judged.rows.bad
             self.tell(f"left out as bad: {count:,} of the rows, each above the {MOST_SENT_BYTES:,} bytes of a frame")
         self.rows = self.rows.plus(replace(judged.rows, bad=bad))
         self.cut_s = time.monotonic()
+
+    def cut_passed(self) -> Passed:
+        """Rows that go up beside the partials since the last cut."""
+        tables = self.passed.cut()
+        late = sum(self.judge.count_late(times_in(table, self.stream)) for table in tables)
+        return Passed(tables, Rows(read=sum(table.num_rows for table in tables), late=late))
 
     def position_after(self, mark: Mark) -> Position:
         known = self.spool.known

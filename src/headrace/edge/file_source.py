@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 from typing import Protocol
 
 from headrace.edge.edge_state import Mark, Reading, looks
@@ -47,6 +48,9 @@ class RowSource(Protocol):
 
     def take(self, columns: Collection[str], timeout_s: float) -> Intake | None:
         """The next piece, of these columns; None if none came in time. A frame ends between two pieces."""
+
+    def take_again(self, columns: Collection[str]) -> Intake:
+        """The last piece taken, with these columns: the same rows in the same order."""
 
     def mark(self) -> Mark:
         """Behind the last piece taken; what is new since the last call."""
@@ -96,6 +100,13 @@ class FileSource:
             self.pieces = self.unread()
             time.sleep(timeout_s)
         return rows
+
+    def take_again(self, columns: Collection[str]) -> Intake:
+        """Raise a BadFile if the file can't be read any more."""
+        assert self.reading is not None
+        units = cut(self.source, self.reading.file, self.stream, self.reading.unit_bytes)
+        pieces = self.pieces_of(units[self.reading.unit], columns)
+        return next(islice(pieces, self.reading.piece - 1, None))
 
     def mark(self) -> Mark:
         done, self.finished = self.finished, []

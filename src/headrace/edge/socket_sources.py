@@ -84,6 +84,7 @@ class ChannelSource:
         self.stopping = threading.Event()
         self.threads: list[threading.Thread] = []
         self.broken: OSError | None = None
+        self.last: list[Item] = []
 
     @property
     def is_ended(self) -> bool:
@@ -99,7 +100,11 @@ class ChannelSource:
         if self.broken is not None:
             raise DataError("source", f"nothing can be received any more: {self.broken.strerror}")
         found = self.waiting.take(timeout_s)
+        self.last = found or self.last
         return rows_in(found, self.stream, columns) if found else None
+
+    def take_again(self, columns: Collection[str]) -> Intake:
+        return rows_in(self.last, self.stream, columns)
 
     def mark(self) -> Mark:
         return Mark()

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from headrace.edge.tables.level1 import LevelOne
+from headrace.edge.tables.level1 import LevelOne, Unfolded
 from headrace.expressions.evaluation import FORGIVING, LENIENT, STRICT
 from headrace.expressions.functions import FUNCTIONS
 from headrace.model.arrow import ADDRESS_BYTES, arrow_type
@@ -58,7 +58,8 @@ class Work(Protocol):
     def is_full(self) -> bool:
         """Whether it should be cut before it takes more."""
 
-    def feed(self, rows: pa.Table) -> None: ...
+    def feed(self, rows: pa.Table) -> Sequence[Unfolded]:
+        """Take rows, and return those that it can't take."""
 
     def cut(self) -> tuple[pa.Table, ...]: ...
 
@@ -75,8 +76,9 @@ class Forwarding:
     def is_full(self) -> bool:
         return bool(sum(rows.nbytes for rows in self.rows) >= self.memory_bytes)
 
-    def feed(self, rows: pa.Table) -> None:
+    def feed(self, rows: pa.Table) -> Sequence[Unfolded]:
         self.rows.append(rows)
+        return ()
 
     def cut(self) -> tuple[pa.Table, ...]:
         rows, self.rows = self.rows, []
@@ -156,6 +158,13 @@ class Packed(NamedTuple):
     data: bytes
 
 
+class Passed(NamedTuple):
+    """Rows as they are beside partials: a table, or none, and how many they are."""
+
+    tables: tuple[pa.Table, ...] = ()
+    rows: Rows = Rows()
+
+
 def packed(frame: Frame, watermark_us: int | None) -> list[Packed]:
     """As one frame; rows as they are as several, if one would be too large. The watermark is that before the frame."""
     header = frame.header
@@ -171,6 +180,18 @@ def packed(frame: Frame, watermark_us: int | None) -> list[Packed]:
         Packed(each, to_bytes(Frame(each, (piece,) if piece.num_rows else ())))
         for each, piece in zip(headers, pieces, strict=True)
     ]
+
+
+def parted(header: Header, tables: tuple[pa.Table, ...], passed: Passed, watermark_us: int | None) -> list[Frame]:
+    """Partials and rows of one span: a frame of the plan, then one of rows as they are."""
+    if not passed.tables:
+        return [Frame(header, tables)]
+    counts = header.rows
+    rest = replace(counts, read=counts.read - passed.rows.read, late=counts.late - passed.rows.late)
+    between = place_inside(header.position, 0)
+    first = replace(header, position=between, watermark_us=watermark_us, rows=rest, ended=False)
+    second = replace(header, sequence=header.sequence + 1, plan=None, begins=between, rows=passed.rows, errors={})
+    return [Frame(first, tables), Frame(second, passed.tables)]
 
 
 def fitting_bytes(frame: Frame) -> bytes | None:

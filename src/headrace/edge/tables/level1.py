@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,8 @@ from headrace.kernel.level1.join import Joiner, codes_by_table
 from headrace.kernel.level1.rows import StreamRows
 from headrace.kernel.row_errors import RowErrors
 from headrace.model.arrow import one_array
-from headrace.model.errors import UsageError
+from headrace.model.errors import ExpressionFailure, UsageError
+from headrace.model.expressions import Call, Expression
 from headrace.model.schema import Catalog
 from headrace.planner.explain.labels import NodePrinter
 from headrace.planner.lattice import Node
@@ -41,6 +43,14 @@ SPAN_ROWS = 256
 """If slices have fewer rows on average, the kernel folds them sooner than tables turn from one to the next."""
 VALUES_SHARE, OUTPUT_SHARE = 8, 4
 """Values take an eighth of the memory, if there are any, what waits to be sent a quarter, and tables the rest."""
+
+
+class Unfolded(NamedTuple):
+    """Rows [begin, end) of those that were fed which are in no partial: an expression can't be computed for them."""
+
+    begin: int
+    end: int
+    problem: ExpressionFailure
 
 
 class LevelOne:
@@ -72,6 +82,9 @@ class LevelOne:
         self.piece_rows = max(LEAST_ROWS, min(MOST_ROWS, memory_bytes // ROW_BYTES))
         nodes = {place: self.plan.nodes[place].node for place in sorted(self.plan.shipped)}
         self.finest = finest_dimensions(list(nodes.values()))
+        dimensions = dimensions_in(nodes.values())
+        self.trees = {*trees_in(nodes.values()), *(each.expression for each in dimensions)}
+        self.dimensions = {self.finest.get(each.expression, each) for each in dimensions}
         self.folded = {place: node for place, node in nodes.items() if not is_for_tables(node)}
         others = {place: node for place, node in nodes.items() if place not in self.folded}
         printer = NodePrinter(stream.name, orders.queries.values())
@@ -122,24 +135,30 @@ class LevelOne:
 
     # Rows in
 
-    def feed(self, rows: pa.Table) -> None:
-        """Rows of the stream in declared types; none is without an event time."""
+    def feed(self, rows: pa.Table) -> list[Unfolded]:
+        """Fold rows of the stream in declared types, none without an event time. Return those that can't be folded."""
+        unfolded: list[Unfolded] = []
         for begin in range(0, rows.num_rows, self.piece_rows):
-            self.feed_piece(rows.slice(begin, self.piece_rows))
+            unfolded += self.feed_piece(rows, begin, min(begin + self.piece_rows, rows.num_rows))
             self.tidy()
+        return unfolded
 
-    def feed_piece(self, rows: pa.Table) -> None:
-        """In halves if they have more values than there is room for."""
-        source = self.coded(rows)
+    def feed_piece(self, rows: pa.Table, begin: int, end: int) -> list[Unfolded]:
+        """In halves if they have more values than there is room for, or if expressions take too much memory."""
+        try:
+            source = self.coded(rows.slice(begin, end - begin))
+            errors = self.evaluate_all(source)
+        except ExpressionFailure as problem:
+            if problem.is_too_large and end - begin > 1:
+                return self.feed_halves(rows, begin, end)
+            return [Unfolded(begin, end, problem)]
         if not self.fits(source):
             self.settle()
             for each in self.growing:
                 each.grow(source)
-            if rows.num_rows > 1 and not self.fits(source):
-                self.feed_piece(rows.slice(0, rows.num_rows // 2))
-                self.feed_piece(rows.slice(rows.num_rows // 2))
-                return
-        self.counted_errors.update(self.row_errors.count(source.evaluation, source.times_us))
+            if end - begin > 1 and not self.fits(source):
+                return self.feed_halves(rows, begin, end)
+        self.counted_errors.update(errors)
         piece = Piece(source)
         for operand in self.operands:
             operand.take(source)
@@ -149,6 +168,23 @@ class LevelOne:
             (place, fold_all(node, piece.kept(node.keep), self.plan.nodes[place].compressed))
             for place, node in self.folded.items()
         )
+        return []
+
+    def feed_halves(self, rows: pa.Table, begin: int, end: int) -> list[Unfolded]:
+        middle = (begin + end) // 2
+        return self.feed_piece(rows, begin, middle) + self.feed_piece(rows, middle, end)
+
+    def evaluate_all(self, source: StreamRows) -> Mapping[str, int]:
+        """Evaluate whatever is folded, and return the errors of each query.
+
+        What can't be computed fails here, before the first row of the piece is in any table.
+        """
+        for tree in self.trees:
+            if isinstance(tree, Call):
+                source.evaluation.evaluate(tree)
+        for dimension in self.dimensions:
+            self.joiner.table_codes(dimension)
+        return self.row_errors.count(source.evaluation, source.times_us)
 
     def coded(self, rows: pa.Table) -> StreamRows:
         evaluation, positions = self.joiner.batch(rows)
@@ -203,6 +239,25 @@ class LevelOne:
         for place, part in parts:
             self.parts.setdefault(place, []).append(part)
             self.held_bytes += part.nbytes
+
+
+def dimensions_in(nodes: Iterable[Node]) -> set[Dimension]:
+    """Those of the cells of nodes, and of the predicates whose rows they keep."""
+    return {
+        dimension
+        for node in nodes
+        for dimensions in (node.dimensions, *(predicate.dimensions for predicate in node.keep))
+        for dimension in dimensions
+    }
+
+
+def trees_in(nodes: Iterable[Node]) -> Iterator[Expression]:
+    """What nodes group by and fold."""
+    for node in nodes:
+        yield from node.groups
+        for each in node.partials:
+            yield from each.arguments
+            yield from () if each.filter is None else (each.filter,)
 
 
 def is_for_tables(node: Node) -> bool:
