@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -200,3 +201,29 @@ def test_it_is_declared_with_the_names_of_its_types() -> None:
 def test_it_needs_a_parameter() -> None:
     with pytest.raises(ValueError, match="needs a parameter"):
         UserFunction("f", (), BIGINT, lambda: 1, vectorized=True)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("it has no text")
+
+
+class Unordered(int):
+    def __ge__(self, other: object) -> bool:
+        raise RuntimeError("it can't be compared")
+
+
+def raise_mute(_values: Any) -> Any:
+    raise Mute
+
+
+def leave(_values: Any) -> Any:
+    sys.exit(3)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [scalar(raise_mute), vectorized(raise_mute), scalar(leave), vectorized(leave), scalar(lambda _: Unordered(1))],
+)
+def test_whatever_it_raises_fails_its_rows(function: UserFunction) -> None:
+    assert outcome(function) == ([None] * 4, [True, True, False, True])

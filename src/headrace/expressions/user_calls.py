@@ -41,6 +41,11 @@ PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
     "BINARY": bytes,
 }
 
+RAISED = (Exception, SystemExit)
+"""A user's function, and the values it returns, may raise anything, and must not stop the other queries. The text of
+such an exception is not asked for: that may raise too.
+"""
+
 
 def call_user_function(function: UserFunction, call: Call, values: list[Values]) -> Evaluated:
     if function.vectorized:
@@ -59,9 +64,9 @@ def checked(function: UserFunction) -> Callable[..., Any]:
     def compute(*arguments: Any) -> Any:
         try:
             value = function.implementation(*arguments)
-        except Exception as problem:  # a user's function may raise anything, and must not stop the other queries
-            raise RowError(str(problem)) from problem
-        return None if value is None else of_type(value, function.returns)
+            return None if value is None else of_type(value, function.returns)
+        except RAISED as problem:
+            raise RowError(type(problem).__name__) from problem
 
     return compute
 
@@ -129,8 +134,8 @@ def call_once(function: UserFunction, arrays: list[pa.Array]) -> pa.Array:
         if isinstance(result, np.ndarray):
             return pa.array(result)
         return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
-    except Exception as problem:  # a user's function may raise anything, and must not stop the other queries
-        raise RowError(str(problem)) from problem
+    except RAISED as problem:
+        raise RowError(type(problem).__name__) from problem
 
 
 def array_of_type(array: Any, data_type: DataType, length: int) -> Evaluated:
