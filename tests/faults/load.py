@@ -4,6 +4,10 @@
 
 The steps run in this process, or with `--spark` on a local Spark. FILE holds the result of each case that is done, so
 that `--resume` runs only the others.
+
+The first half of a run is its warm-up. In the second half a line is fitted to each measure (Theil-Sen), and the growth
+along this line must be a small part of the level. A step is measured in CPU time, since other programs may use the
+machine; with `--spark`, where other processes do the work, in wall time.
 """
 
 from __future__ import annotations
@@ -11,53 +15,65 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.engine.commit import windows_of
 from headrace.engine.context import Setting
 from headrace.engine.in_process import InProcess
 from headrace.engine.registry import ask
 from headrace.engine.step import Input, Stepper
 from headrace.model.time import SECOND_US
 from headrace.sql import parse_script
+from headrace.storage import garbage
+from headrace.storage import seen_files as seen
 from headrace.storage.directory import Directory, prepare
 from headrace.storage.records import ResultFolder
 
 STREAM = "CREATE STREAM S (t TIMESTAMP, k BIGINT, x DOUBLE) EVENT TIME t LATENESS '0 s';"
 SEED = 20_260_101
-STEP_S = 10
-"""Event time that one step covers: windows close in every step, and slices are forgotten."""
-GROWTH = {"memory_mb": 1.25, "state_files": 1.25, "step_s": 2.0}
-"""How much larger the last third of a run may be than the one before."""
+WARM_UP = 0.5
+"""Share of the steps that is not checked: windows fill, loops are compiled, caches and allocators reach their sizes."""
+MAX_GROWTH = {"memory_mb": 0.05, "state_files": 0.05, "cpu_s": 0.1}
+"""How much a measure may grow after the warm-up, as a share of its level."""
+MAX_GROWTH_ON_SPARK = {"memory_mb": 0.05, "state_files": 0.05, "step_s": 0.1}
+KEPT_RECORDS = 16
+"""Records that the state keeps, instead of 100: so a run covers many rounds of garbage collection."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Queries over rows of `keys` keys, of which one has a `hot` share; some queries are replaced after every step."""
+    """Queries over rows of `keys` keys, of which one has a `hot` share; some queries are replaced after every step.
+
+    A step covers `event_s` seconds of event time, so that windows close and slices are forgotten all the time.
+    """
 
     queries: int
     keys: int
     steps: int
     rows: int = 20_000
+    event_s: int = 10
     hot: float = 0.0
     replaced: int = 0
     minutes: float | None = None
 
 
 CASES: Mapping[str, Case] = {
-    "queries": Case(queries=2_000, keys=100, steps=12),
-    "hot_key": Case(queries=50, keys=1_000, steps=30, rows=100_000, hot=0.99),
-    "groups": Case(queries=8, keys=300_000, steps=12, rows=600_000),
+    "queries": Case(queries=2_000, keys=100, steps=96, rows=8_000, event_s=4),
+    "hot_key": Case(queries=50, keys=1_000, steps=800, rows=200_000, event_s=4, hot=0.99),
+    "groups": Case(queries=8, keys=300_000, steps=320, rows=900_000),
     "churn": Case(queries=500, keys=100, steps=sys.maxsize, rows=5_000, replaced=5, minutes=30),
 }
 TINY: Mapping[str, Case] = {
@@ -68,13 +84,18 @@ TINY: Mapping[str, Case] = {
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured after one step."""
+    """What was measured after one step: `step_s` is wall time, `files` counts those of the state by folder."""
 
     step_s: float
+    cpu_s: float
     memory_mb: float
-    state_files: int
+    files: Mapping[str, int]
     state_mb: float
     windows: int
+
+    @property
+    def state_files(self) -> int:
+        return sum(self.files.values())
 
 
 def sql_of(number: int, rng: np.random.Generator) -> str:
@@ -87,7 +108,8 @@ def sql_of(number: int, rng: np.random.Generator) -> str:
 
 
 def rows_of(case: Case, step: int, rng: np.random.Generator) -> pa.Table:
-    times_us = np.sort(rng.integers(step * STEP_S * SECOND_US, (step + 1) * STEP_S * SECOND_US, case.rows))
+    step_us = case.event_s * SECOND_US
+    times_us = np.sort(rng.integers(step * step_us, (step + 1) * step_us, case.rows))
     keys = np.where(rng.random(case.rows) < case.hot, 0, rng.integers(0, case.keys, case.rows))
     times = pa.array(times_us, pa.timestamp("us", tz="UTC"))
     return pa.table({"t": times, "k": pa.array(keys), "x": pa.array(rng.random(case.rows))})
@@ -103,20 +125,24 @@ def run_case(case: Case, root: Path, session: Any = None) -> Iterator[Point]:
     for number in range(case.queries):
         ask(directory, "add", f"q{number}", sql_of(number, rng))
     begun = time.monotonic()
-    try:
+    with (
+        patch.object(garbage, "KEPT_RECORDS", KEPT_RECORDS),
+        patch.object(seen, "LISTED_EVERY", KEPT_RECORDS),
+        closing(stepper),
+    ):
         for step in range(case.steps):
             if case.minutes is not None and time.monotonic() - begun > case.minutes * 60:
                 return
             replace_queries(case, directory, step, rng)
             rows = rows_of(case, step, rng)
-            started = time.monotonic()
+            started, started_cpu = time.monotonic(), time.process_time()
             given = [rows] if session is None else session.createDataFrame(rows)
             commit = stepper.step(Input(rows=given, sample=rows.slice))
-            step_s = time.monotonic() - started
-            windows = 0 if commit is None else sum(each.windows for each in commit.queries.values())
-            yield measured(root / "state", step_s, windows)
-    finally:
-        stepper.close()
+            step_s, cpu_s = time.monotonic() - started, time.process_time() - started_cpu
+            windows = 0 if commit is None else windows_of(commit)
+            yield measure(root / "state", step_s, cpu_s, windows)
+            stepper.wait_for_disk()
+            delete_results(root / "results")
 
 
 def runner_on(session: Any) -> Any:
@@ -134,34 +160,46 @@ def replace_queries(case: Case, directory: Directory, step: int, rng: np.random.
         ask(directory, "add", f"q{oldest + case.queries}", sql_of(oldest, rng))
 
 
-def measured(state: Path, step_s: float, windows: int) -> Point:
-    sizes = [path.stat().st_size for path in state.rglob("*") if path.is_file()]
+def delete_results(folder: Path) -> None:
+    """Delete the results of a step, which would fill the disk in a long run."""
+    for path in folder.glob("*/*.parquet"):
+        path.unlink()
+
+
+def measure(state: Path, step_s: float, cpu_s: float, windows: int) -> Point:
+    paths = [path for path in state.rglob("*") if path.is_file()]
+    files = Counter(path.relative_to(state).parts[0] if path.parent != state else "." for path in paths)
+    size = sum(path.stat().st_size for path in paths)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return Point(step_s, pages * os.sysconf("SC_PAGESIZE") / 2**20, len(sizes), sum(sizes) / 2**20, windows)
+    return Point(step_s, cpu_s, pages * os.sysconf("SC_PAGESIZE") / 2**20, dict(files), size / 2**20, windows)
 
 
 # Findings
 
 
-def growth(points: list[Point]) -> dict[str, float]:
-    """By what factor the median of the last third is above that of the third before."""
-    third = max(1, len(points) // 3)
-    found = {}
-    for name in GROWTH:
-        values = [float(getattr(point, name)) for point in points]
-        last, before = statistics.median(values[-third:]), statistics.median(values[-2 * third : -third] or values)
-        found[name] = round(last / max(before, 1e-9), 3)
-    return found
+def growth(points: Sequence[Point], measures: Iterable[str]) -> dict[str, float]:
+    """Return by what share of its level each measure grew after the warm-up."""
+    return {name: round(trend([float(getattr(point, name)) for point in points]), 4) for name in measures}
 
 
-def curve(points: list[Point], lines: int = 12) -> Iterator[str]:
+def trend(values: Sequence[float]) -> float:
+    """Return the growth after the warm-up along a Theil-Sen line, as a share of the median."""
+    checked = np.array(values[int(len(values) * WARM_UP) :])
+    first, second = np.triu_indices(len(checked), 1)
+    if not len(first):
+        return 0.0
+    slope = float(np.median((checked[second] - checked[first]) / (second - first)))
+    return slope * (len(checked) - 1) / max(float(np.median(checked)), 1e-9)
+
+
+def curve(points: Sequence[Point], lines: int = 24) -> Iterator[str]:
     """A few of the points, as lines of text."""
-    yield f"{'step':>6} {'seconds':>8} {'memory MB':>10} {'files':>6} {'state MB':>9} {'windows':>9}"
+    yield f"{'step':>6} {'seconds':>8} {'CPU s':>8} {'memory MB':>10} {'files':>6} {'state MB':>9} {'windows':>9}"
     for place in sorted({round(nth * (len(points) - 1) / max(1, lines - 1)) for nth in range(lines)}):
         point = points[place]
         yield (
-            f"{place:>6} {point.step_s:>8.3f} {point.memory_mb:>10.0f} {point.state_files:>6} "
-            f"{point.state_mb:>9.1f} {point.windows:>9}"
+            f"{place:>6} {point.step_s:>8.3f} {point.cpu_s:>8.3f} {point.memory_mb:>10.0f} "
+            f"{point.state_files:>6} {point.state_mb:>9.1f} {point.windows:>9}"
         )
 
 
@@ -169,17 +207,28 @@ def run_all(
     cases: Mapping[str, Case], known: dict[str, Any], keep: Callable[[dict[str, Any]], None], session: Any = None
 ) -> dict[str, Any]:
     """Run the cases that are not known yet; `keep` gets all results after each of them."""
+    max_growth = MAX_GROWTH if session is None else MAX_GROWTH_ON_SPARK
     for name, case in cases.items():
         if name in known:
             continue
         print(f"{name}: {case}", flush=True)
+        started = time.monotonic()
         with TemporaryDirectory() as temporary:
             points = list(run_case(case, Path(temporary), session))
+        minutes = round((time.monotonic() - started) / 60, 1)
         print("\n".join(curve(points)))
-        grown = growth(points)
-        too_much = sorted(part for part, factor in grown.items() if factor > GROWTH[part])
-        print(f"growth {grown}" + (f": {', '.join(too_much)} did not level off" if too_much else ": level"))
-        known[name] = {"growth": grown, "too_much": too_much, "points": [asdict(point) for point in points]}
+        print(f"files {', '.join(f'{folder} {count}' for folder, count in sorted(points[-1].files.items()))}")
+        grown = growth(points, max_growth)
+        too_much = sorted(measure for measure, share in grown.items() if share > max_growth[measure])
+        trends = ", ".join(f"{measure} {share:+.1%}" for measure, share in grown.items())
+        verdict = f"{', '.join(too_much)} did not level off" if too_much else "level"
+        print(f"{name}: {len(points)} steps in {minutes} minutes: {trends}: {verdict}", flush=True)
+        known[name] = {
+            "minutes": minutes,
+            "growth": grown,
+            "too_much": too_much,
+            "points": [asdict(point) for point in points],
+        }
         keep(known)
     return known
 
