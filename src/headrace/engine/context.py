@@ -17,6 +17,7 @@ from headrace.engine.bounded import Reader
 from headrace.engine.registry import Registry, read_registry
 from headrace.inputs import Source
 from headrace.kernel.close.windows import MAX_RESULT_ROWS
+from headrace.model.caches import note_plan
 from headrace.model.errors import UsageError
 from headrace.model.expressions import columns_in
 from headrace.model.schema import Catalog, Stream
@@ -130,6 +131,8 @@ def step_of(setting: Setting, attempt: Attempt) -> Step:
         )
         hint = "driver and workers must see state, results and input under the same paths: use a file system they share"
         raise UsageError("state-unreachable", problem, hint=hint)
+    if journal.plan is not None:
+        note_plan(journal.plan)
     return Step(setting, journal)
 
 

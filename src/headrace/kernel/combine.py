@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -20,6 +19,7 @@ from headrace.kernel.states import totals
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.kinds import state_of
 from headrace.kernel.states.totals import Totals
+from headrace.model.caches import cached
 from headrace.model.expressions import Expression
 from headrace.model.stored import stable_text
 from headrace.planner.lattice import Node
@@ -58,13 +58,13 @@ class NodePartials:
         return (self.cells // math.prod(sizes[place + 1 :]) % sizes[place]).astype(np.int32)
 
 
-@lru_cache(maxsize=4_096)
+@cached
 def ordered_groups(node: Node) -> tuple[Expression, ...]:
     """In the order of their columns."""
     return tuple(sorted(node.groups, key=stable_text))
 
 
-@lru_cache(maxsize=4_096)
+@cached
 def ordered_partials(node: Node) -> tuple[Partial, ...]:
     """In the order of their columns."""
     return tuple(sorted(node.partials, key=stable_text))

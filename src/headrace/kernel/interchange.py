@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from types import NoneType
@@ -20,6 +19,7 @@ import pyarrow as pa
 from headrace.kernel.combine import NodePartials, ordered_groups, ordered_partials
 from headrace.kernel.states.kinds import state_of
 from headrace.model.arrow import arrow_type, one_array
+from headrace.model.caches import cached
 from headrace.model.errors import DataError
 from headrace.model.stored import stable_text
 from headrace.model.types import TIMESTAMP
@@ -53,7 +53,7 @@ class Shipment:
     counts: Counts
 
 
-@lru_cache(maxsize=4_096)
+@cached
 def node_id(stream: str, node: Node) -> str:
     """A digest of stream, joins, cuts, kept rows, group-bys, slices and partials.
 

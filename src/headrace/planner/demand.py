@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from headrace.aggregates.partials import Partial, partials_of
 from headrace.expressions.normal import normalize
+from headrace.model.caches import cached
 from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, Literal, transform
 from headrace.model.hashing import HashedOnce
 from headrace.model.query import Join, Query
@@ -35,7 +35,7 @@ class Demand(HashedOnce):
     __hash__ = HashedOnce.__hash__
 
 
-@lru_cache(maxsize=4_096)
+@cached
 def demand(query: Query) -> Demand:
     renamed = plan_terms(query)
     conditions = [matched(join) for join in query.joins if not join.outer]
@@ -66,7 +66,7 @@ class Terms:
     partials: Mapping[Aggregate, tuple[Partial, ...]]
 
 
-@lru_cache(maxsize=4_096)
+@cached
 def terms_of(query: Query) -> Terms:
     renamed = plan_terms(query)
     return Terms(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from headrace.expressions.columns import raw
 from headrace.kernel.level1.cell_loops import Integers, count_few_reached, count_reached, find_slices, rank_doubles
+from headrace.model.caches import cached
 from headrace.model.types import MAX_BIGINT
 from headrace.predicates import Dimension, Kind
 from headrace.predicates.dimensions import NULL_CELL, Codes
@@ -50,14 +50,14 @@ def codes_of(dimension: Dimension, values: pa.Array) -> Codes:
     return cells
 
 
-@lru_cache(maxsize=4_096)
+@cached
 def as_interval(dimension: Dimension) -> tuple[Dimension, Codes]:
     """Return the interval dimension that is finer than an equality dimension, and the coarse cell of each fine one."""
     fine = dimension.as_interval()
     return fine, fine.coarsen(dimension)
 
 
-@lru_cache(maxsize=4_096)
+@cached
 def cuts_of(dimension: Dimension, is_double: bool) -> Cuts:
     """What a value must reach to be behind each cut; just above a DOUBLE has the next rank."""
     if is_double:

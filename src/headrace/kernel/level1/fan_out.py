@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from headrace.kernel.level1.rows import MOST_CELLS, NodeRows, taken, truth
 from headrace.kernel.slots import MOST_KEYS, Keys, Slots, find_slots
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.totals import Totals, added_up
+from headrace.model.caches import cached
 from headrace.planner.lattice import Node
 from headrace.predicates import Dimension, Predicate, truth_grid
 from headrace.windows import slices_holding
@@ -118,6 +118,6 @@ def kinds_of(source: NodeRows) -> Slots:
     return keys.slots()
 
 
-@lru_cache(maxsize=4_096)
+@cached
 def truth_of_cells(predicate: Predicate, dimensions: tuple[Dimension, ...]) -> Mask:
     return truth_grid(predicate, dimensions).reshape(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from headrace.kernel.level1.rows import MOST_CELLS, KeptRows, NodeRows, Source, 
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.totals import added_up
 from headrace.kernel.threads import in_order
+from headrace.model.caches import cached
 from headrace.model.expressions import Expression
 from headrace.model.schema import UserFunction
 from headrace.planner.lattice import EVERYTHING, Node
@@ -89,7 +90,7 @@ class Sieve(NamedTuple):
     passes: npt.NDArray[np.bool_]
 
 
-@lru_cache(maxsize=4_096)
+@cached
 def sieve_of(keep: frozenset[Predicate]) -> Sieve | None:
     """None if there were too many cells."""
     dimensions = union_dimensions([predicate.dimensions for predicate in keep])

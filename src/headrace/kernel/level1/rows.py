@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, tzinfo
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from headrace.kernel.slots import Codes, Keys, Scratch
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.kinds import state_of
 from headrace.kernel.states.totals import Addends, Totals, addends
+from headrace.model.caches import cached
 from headrace.model.expressions import Call, Expression, children, with_children
 from headrace.model.schema import UserFunction
 from headrace.planner.lattice import EVERYTHING, is_longer_prefix
@@ -337,7 +338,7 @@ def taken(columns: Columns, rows: Rows) -> Columns:
     return tuple(pc.take(column, places, boundscheck=False) for column in columns)
 
 
-@lru_cache(maxsize=4_096)
+@cached
 def cell_map(fine: tuple[Dimension, ...], coarse: tuple[Dimension, ...]) -> Integers:
     """For each cell of some dimensions that of others, each of which they cover."""
     sizes = [dimension.size for dimension in fine]

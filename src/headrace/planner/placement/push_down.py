@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.model.caches import cached
 from headrace.model.windows import AnyWindow, Window
 from headrace.planner.demand import Demand, leaves_of
 from headrace.planner.lattice import Node
@@ -151,7 +152,7 @@ def own_node(asked: Demand) -> Node:
     return leaf.node
 
 
-@lru_cache(maxsize=4_096)
+@cached
 def slice_cuts(parts: tuple[Boundaries, ...]) -> Cuts:
     """Over some days from the epoch on, or less if there are very many."""
     per_us = sum(len(part.residues_us) / part.period_us for part in parts)
