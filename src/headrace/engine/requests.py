@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from headrace.model.errors import HeadraceError, UsageError, nearest
 from headrace.model.query import Query
 from headrace.planner.sample import Data
 from headrace.storage.directory import Directory
+from headrace.storage.garbage import forget_answers
 
 
 class Changes:
@@ -63,7 +65,10 @@ class Changes:
         if len(changed.queries) > self.quotas.queries:
             problem = f"there are {len(changed.queries)} queries, {self.quotas.queries} are allowed"
             raise UsageError("quota", problem, hint="raise the quota, or register fewer")
-        for request in requests(self.directory):
+        waiting = requests(self.directory)
+        if waiting:
+            forget_answers(self.directory, time.time())
+        for request in waiting:
             try:
                 changed = self.with_request(changed, registry, request, state_bytes)
                 taken.append(request)

@@ -6,6 +6,7 @@ What is decided depends on the state, the requests, the files and the clock that
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -130,7 +131,7 @@ class Stepper:
         begun = self.pending or self.commit
         self.changes = Changes(setting, self.planner, quotas, begun.tables if begun else {}, reload)
         self.finish(self.commit)
-        forget_answers(self.directory)
+        forget_answers(self.directory, time.time())
         sweep(self.directory, self.setting.results, self.commit.step if self.commit else 0)
 
     # The registry before the next step
@@ -420,8 +421,10 @@ class Stepper:
     def list_inputs(self, journal: Journal) -> int:
         """The step of the newest list of all files that were read; now and then a new one is written."""
         self.seen.add(journal)
-        if self.setting.source is None or not self.seen.is_due(journal.step):
+        if not self.seen.is_due(journal.step):
             return self.seen.listed
+        if self.setting.source is None:  # journals behind a list can be deleted, also where no files are read
+            return self.seen.write(journal.step, (), None)
         present = {file.path for file in list_files(self.setting.source)}
         return self.seen.write(journal.step, present, journal.clock_us)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from headrace.storage.directory import Directory, content_name
@@ -19,6 +20,8 @@ from headrace.storage.staged_results import staging_folder
 KEPT_RECORDS = 100
 """So many commit records, and what they name, are kept to look back at."""
 KEPT_ANSWERS = 1_000
+KEPT_ANSWERS_S = 300
+"""Newer answers are kept even if there are more: many clients may wait at once."""
 STAGED = re.compile(r"^\.step-(\d{9})")
 """As version 0.1 staged files, beside those that are shown."""
 
@@ -80,10 +83,14 @@ def delete_staged(directory: Directory, results: Sequence[ResultFolder], step: i
             delete(folder, lambda name: step_of(name) <= step)
 
 
-def forget_answers(directory: Directory) -> None:
-    """Answers that nobody waited for, but for the newest."""
+def forget_answers(directory: Directory, now_s: float) -> None:
+    """Delete old answers that nobody waited for."""
     names = sorted(entry.name for entry in os.scandir(directory.root / "outbox"))
-    delete(directory.root / "outbox", set(names[:-KEPT_ANSWERS]).__contains__)
+    for name in names[:-KEPT_ANSWERS]:
+        path = directory.root / "outbox" / name
+        with suppress(FileNotFoundError):  # a client took it meanwhile
+            if path.stat().st_mtime < now_s - KEPT_ANSWERS_S:
+                path.unlink()
 
 
 def step_of(name: str) -> int:
