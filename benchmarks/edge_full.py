@@ -13,10 +13,11 @@ from benchmarks.edge_speed import BATCH_ROWS, PAIRS, ROUNDS, processor_seconds
 from benchmarks.edge_traffic import Packets
 from headrace.edge.tables.level1 import LevelOne
 from headrace.engine.plan_in_force import SAMPLE_ROWS
+from headrace.expressions.static_tables import Data
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import FOR_EDGES, Cost
 from headrace.planner.demand import demand
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.sql import parse_script
 from headrace.wire.orders import Orders
 

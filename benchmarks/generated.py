@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.cli.files import read_relation
 from headrace.datasets import generate
-from headrace.planner.sample import Data
+from headrace.expressions.static_tables import Data
 from headrace.sql import parse_script
 
 Report = Callable[[int, int], None]

@@ -17,6 +17,7 @@ import pyarrow as pa
 from benchmarks.hifi_plans import Edge, execute, sliced_plan, windows_at_edge
 from headrace.datasets import workload
 from headrace.engine.bounded import answer
+from headrace.expressions.static_tables import Data
 from headrace.kernel.close.retained import Retained
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.interchange import pack
@@ -24,7 +25,7 @@ from headrace.model.errors import DataError
 from headrace.model.query import Query
 from headrace.planner.placement.push_down import WAYS, PushDown, Spreads, Way, pieces_of
 from headrace.planner.plan import Plan
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.sql import parse_script
 from headrace.windows import instances_of, paned
 

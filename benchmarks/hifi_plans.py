@@ -14,13 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregates.partials import Partial
-from headrace.engine.bounded import Reader, Run, answer, close_all
+from headrace.engine.bounded import answer, close_all
+from headrace.expressions.static_tables import Data
 from headrace.kernel.close.retained import Retained
 from headrace.kernel.close.windows import MAX_EMPTY, Due, Part, close
 from headrace.kernel.combine import Integers, NodePartials, combine, concatenate
 from headrace.kernel.groups import coded
 from headrace.kernel.interchange import pack, unpack
 from headrace.kernel.level1.fold import compute, fold_chunk, level_one
+from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.kernel.level1.rows import NodeRows, StreamRows
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.totals import Totals
@@ -31,7 +33,6 @@ from headrace.planner.demand import demand, leaves_of
 from headrace.planner.lattice import Node
 from headrace.planner.placement.push_down import PushDown, Way
 from headrace.planner.plan import STREAM, Answer, Plan, PlannedNode
-from headrace.planner.sample import Data
 from headrace.windows import Boundaries, bounds_of, compose, instances_of, paired
 
 Slicing = Callable[[AnyWindow], Boundaries]
@@ -201,7 +202,7 @@ def receive_rows(channel: Channel, sent: Sequence[Sent], data: Data, max_empty: 
 def receive_slices(channel: Channel, sent: Sequence[Sent], data: Data, max_empty: int) -> Results:
     places = {channel.plan.nodes[place].node: place for place in channel.plan.shipped}
     received = combined(data.stream.name, [each[WHOLE] for each in sent], places)
-    run = Run(Retained(data.catalog.functions, data.stream.zone))
+    run = ReadResult(Retained(data.catalog.functions, data.stream.zone))
     run.retained.add(channel.plan, {places[part.node]: part for part in received})
     closed = close_all(run, data, channel.queries, max_empty)
     return {name: found.table for name, found in closed.items()}

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.expressions.static_tables import Data
 from headrace.planner.cost import Cost
 from headrace.planner.demand import Demand, demand
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.sql import Script, parse_script
 
 ATTRIBUTES = ("a", "b", "c", "d", "e")

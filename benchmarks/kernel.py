@@ -26,15 +26,22 @@ from benchmarks.peers import (
 )
 from benchmarks.planner import timed
 from headrace.datasets import workload
-from headrace.engine.bounded import BATCH_ROWS, Answers, Reader, Run, answer, plan_for
+from headrace.engine.bounded import (
+    BATCH_ROWS,
+    Answers,
+    answer,
+    plan_for,
+)
+from headrace.expressions.static_tables import Data
 from headrace.kernel.close.windows import Closed
+from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.model.expressions import WINDOW_END
 from headrace.model.query import Query
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
 from headrace.planner.draft import apart, priced
 from headrace.planner.plan import Plan
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.spark.single_query import QueryParts, split_query
 from headrace.sql import parse_script
 
@@ -130,7 +137,7 @@ def count_level1_rows(data: Data, queries: Queries, plan: Plan) -> int:
     """Of all shipped nodes and batches, before batches are combined."""
     reader, count = Reader(data, queries, plan), 0
     for begin in range(0, data.rows.num_rows, BATCH_ROWS):
-        run = Run()
+        run = ReadResult()
         reader.take_batch(run, data.rows.slice(begin, BATCH_ROWS))
         count += run.retained.rows
     return count

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from benchmarks.execution import run_plan
 from headrace.datasets import workload
+from headrace.expressions.static_tables import Data
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand, leaves_of
 from headrace.planner.lattice import EVERYTHING, Node, union
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.planner.search import Graph
 from headrace.planner.statistics import Sample
 from headrace.planner.steiner import dual_ascent

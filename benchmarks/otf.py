@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from benchmarks.counts import PAPER, SCHEMES, Counts, subject_of
 from benchmarks.execution import run_plan, windows_combined
 from headrace.datasets import workload
+from headrace.expressions.static_tables import Data
 from headrace.model.query import Query
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
 from headrace.planner.plan import STREAM, Plan
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.planner.statistics import Sample
 from headrace.sql import parse_script
 

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.expressions.columns import built, present, raw
+from headrace.expressions.static_tables import Data
 from headrace.model.address import IPV4_BITS, MAPPED
 from headrace.model.arrow import ADDRESS_BYTES, one_array
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal
 from headrace.model.query import Query
 from headrace.model.types import BIGINT, BOOLEAN, DOUBLE
-from headrace.planner.sample import Data
 from headrace.spark.single_query import operator_of, split_query, unsupported
 
 if TYPE_CHECKING:

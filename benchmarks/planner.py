@@ -10,11 +10,12 @@ from typing import TypeVar
 from benchmarks.exhaustive import optimum
 from benchmarks.instances import Instance, random_instance
 from headrace.datasets import workload
+from headrace.expressions.static_tables import Data
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand, leaves_of
 from headrace.planner.plan_changes import add_query, drop_query
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.planner.search import Effort, search
 from headrace.sql import Script, parse_script
 

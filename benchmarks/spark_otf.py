@@ -25,11 +25,12 @@ from benchmarks.spark_peers import (
     own_answers,
 )
 from headrace.engine.step import Stepper
+from headrace.expressions.static_tables import Data
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
 from headrace.planner.draft import apart, priced
 from headrace.planner.plan import Plan
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.spark.engine import Engine
 from headrace.spark.run import Run
 from headrace.spark.single_query import Files

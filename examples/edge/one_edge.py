@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from headrace.cli.main import main
 from headrace.engine.bounded import plan_for
+from headrace.expressions.static_tables import Data
 from headrace.model.arrow import conform
-from headrace.planner.sample import Data
 from headrace.sql import parse_query, parse_script
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frames import from_bytes

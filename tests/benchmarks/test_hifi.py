@@ -31,11 +31,11 @@ from benchmarks.hifi import (
 )
 from benchmarks.hifi_plans import Edge, execute, sliced_plan
 from headrace.engine.bounded import answer, plan_for
+from headrace.expressions.static_tables import Data
 from headrace.model.arrow import plain_values
 from headrace.model.errors import DataError
 from headrace.model.query import Query
 from headrace.planner.placement.push_down import WAYS, Way
-from headrace.planner.sample import Data
 from headrace.sql import parse_query
 from tests.cli.command_line import CommandLine
 from tests.oracle.plans import plans

@@ -19,12 +19,12 @@ from benchmarks.peers import (
     with_numbers,
 )
 from headrace.engine.bounded import answer as answer_all
+from headrace.expressions.static_tables import Data
 from headrace.model.address import parse_address
 from headrace.model.arrow import address_bytes
 from headrace.model.errors import UnsupportedError
 from headrace.model.query import Query
 from headrace.model.windows import Window
-from headrace.planner.sample import Data
 from headrace.spark.single_query import split_query
 from headrace.sql import parse_script
 

@@ -11,11 +11,12 @@ import pytest
 
 from benchmarks.hifi_plans import Edge
 from headrace.cli.commands.explain_topology import widths_of
+from headrace.expressions.static_tables import Data
 from headrace.kernel.interchange import pack
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.sql import parse_script
 from tests.cli.command_line import CommandLine
 

@@ -17,14 +17,15 @@ from headrace.edge.agent import Agent
 from headrace.edge.agent_progress import Mode, Pace
 from headrace.edge.file_source import FileSource, Tell
 from headrace.edge.spool import Spool
-from headrace.engine.bounded import Run, close_all, plan_for
+from headrace.engine.bounded import close_all, plan_for
+from headrace.expressions.static_tables import Data
 from headrace.inputs import Source
 from headrace.kernel.close.retained import Retained
+from headrace.kernel.level1.reader import ReadResult
 from headrace.model.arrow import plain_values
 from headrace.model.query import Query
 from headrace.model.windows import Interval
 from headrace.planner.plan import Plan
-from headrace.planner.sample import Data
 from headrace.reference import Interpreter
 from headrace.sql import parse_query
 from headrace.storage.disk import TEMPORARY
@@ -159,7 +160,7 @@ def in_any_order(rows: Iterable[dict[str, Any]]) -> list[str]:
 def answers(frames: Iterable[Frame], plans: Iterable[Plan | None], texts: Mapping[str, str]) -> Windows:
     """What the root would answer in the end, from partials of any of the plans."""
     by_id = {Orders("r", plan).plan_id: plan for plan in plans}
-    run = Run(Retained((), STREAM.zone))
+    run = ReadResult(Retained((), STREAM.zone))
     for frame in frames:
         header, plan = frame.header, by_id[frame.header.plan]
         if plan is None or header.lowest_us is None or header.highest_us is None:

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from headrace.edge.tables.level1 import LevelOne
+from headrace.expressions.static_tables import Data
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import FOR_EDGES, Cost
 from headrace.planner.demand import demand
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.sql import parse_query, parse_script
 from headrace.wire.frames import Frame, Header, to_bytes
 from headrace.wire.orders import Orders

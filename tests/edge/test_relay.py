@@ -20,12 +20,13 @@ from headrace.aggregates.partials import Partial
 from headrace.edge import relay as relays
 from headrace.edge.relay import PlanKeeping, Plans, Relay, Taken, lowest_watermark
 from headrace.edge.spool import Spool
-from headrace.engine.bounded import Reader, Run, answer, close_all, plan_for
+from headrace.engine.bounded import answer, close_all, plan_for
+from headrace.expressions.static_tables import Data
 from headrace.kernel.close.windows import Closed
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.interchange import pack
+from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.model.errors import UsageError
-from headrace.planner.sample import Data
 from headrace.sql import parse_query, parse_script
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frame_checks import check_partials, check_rows
@@ -78,7 +79,7 @@ PLAN_ID = ORDERS.plan_id
 
 
 def partials_of(rows: pa.Table, plan: Any = PLAN) -> list[NodePartials]:
-    run = Run()
+    run = ReadResult()
     Reader(DATA, QUERIES, plan).take_batch(run, rows)
     (kept,) = run.retained.plans.values()
     return [part for parts in kept.parts.values() for part in parts]
@@ -199,7 +200,7 @@ def place(tmp_path: Path) -> Any:
 
 def answers(frames: Iterable[Frame]) -> dict[str, Any]:
     """What the queries say of the partials of frames, of whatever plans."""
-    run = Run()
+    run = ReadResult()
     plans = {Orders("Trades", plan).plan_id: plan for plan in (PLAN, OTHER_PLAN)}
     for frame in frames:
         plan = plans[frame.header.plan]

@@ -12,10 +12,11 @@ from headrace.aggregates.laws import user_aggregate
 from headrace.aggregates.registry import with_functions
 from headrace.aggregates.user import UserAggregate
 from headrace.edge.tables.level1 import LevelOne
-from headrace.engine.bounded import Run, answer, close_all, plan_for
+from headrace.engine.bounded import answer, close_all, plan_for
+from headrace.expressions.static_tables import Data
 from headrace.kernel.close.retained import Retained
+from headrace.kernel.level1.reader import ReadResult
 from headrace.model.schema import Catalog
-from headrace.planner.sample import Data
 from headrace.sql import parse_query, parse_script
 from headrace.wire.frame_checks import check_partials
 from headrace.wire.frames import Frame, Header, from_bytes, to_bytes
@@ -69,7 +70,7 @@ def test_they_are_folded_at_the_edge(catalog: Catalog) -> None:
     data = Data(catalog, stream, table, {})
     plan = plan_for(data, queries)
     orders = from_text(to_text(Orders("r", plan, queries)))
-    run = Run(Retained((), stream.zone))
+    run = ReadResult(Retained((), stream.zone))
     for frame in frames(LevelOne(orders, catalog, {}, memory_bytes=1 << 16), table):
         places = {plan.nodes[place].node: place for place in plan.shipped}
         for part in check_partials(frame, "r", plan):

@@ -133,7 +133,7 @@ def test_a_query_that_is_resumed_joins_again(root: Path) -> None:
 
 def test_an_expression_that_fails_takes_its_queries_with_it(root: Path) -> None:
     """In level 1, where the expression is evaluated once for all queries that use it."""
-    from headrace.engine.bounded import Reader
+    from headrace.kernel.level1.reader import Reader
 
     chunks = Reader.chunks
     sql = "SELECT count(*) AS n FROM r [RANGE '2 s'] WHERE v * 7 > 3"

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.expressions.static_tables import Data
 from headrace.model.arrow import to_array
 from headrace.model.schema import Column
-from headrace.planner.sample import Data
 from tests.faults.sql_grammar import CATALOG
 from tests.oracle.pairs import DECIMALS, TAME, TEXTS, WHOLE, WILD
 

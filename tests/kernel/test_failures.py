@@ -11,9 +11,9 @@ import pytest
 
 from headrace.engine.bounded import answer, plan_for
 from headrace.expressions import columns
+from headrace.expressions.static_tables import Data
 from headrace.model.errors import ExpressionFailure, QueryFailure, query_failure_in
 from headrace.model.types import Value
-from headrace.planner.sample import Data
 from headrace.reference.interpreter import Interpreter
 from headrace.sql import parse_script
 

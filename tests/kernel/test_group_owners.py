@@ -10,10 +10,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.bounded import Reader, Run
 from headrace.kernel.close.retained import Retained
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.group_owners import owner_of, split
+from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
@@ -27,7 +27,7 @@ def partials(table: list[Row], groups: str) -> NodePartials:
     data = data_of(table)
     query = parse_query(f"SELECT {groups}, count(*) AS n FROM r [RANGE '1 s'] GROUP BY {groups}", CATALOG)
     plan = make_plan({"q": demand(query)}, Cost(draw(data, [query]), Constants()))
-    run = Run(Retained())
+    run = ReadResult(Retained())
     Reader(data, {"q": query}, plan).take_batch(run, data.rows)
     (kept,) = run.retained.plans.values()
     return kept.parts[0][0]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.bounded import Reader, Run, close_all, plan_for
+from headrace.engine.bounded import close_all, plan_for
 from headrace.kernel.interchange import (
     VERSION,
     Counts,
@@ -25,6 +25,7 @@ from headrace.kernel.interchange import (
     to_bytes,
     unpack,
 )
+from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.model.errors import DataError
 from headrace.model.query import Query
 from headrace.planner.demand import demand, leaves_of
@@ -35,9 +36,9 @@ from tests.oracle.test_kernel import CATALOG, cases, data_of
 COUNTS = Counts(rows=7, late=1, future=2, dropped=3, errors={"q": 4}, lowest_us=-5, highest_us=6)
 
 
-def shipped(run: Run) -> Run:
+def shipped(run: ReadResult) -> ReadResult:
     """The same run, with every partial sent through bytes."""
-    sent = Run(rows=run.rows, dropped=run.dropped, errors=run.errors)
+    sent = ReadResult(rows=run.rows, dropped=run.dropped, errors=run.errors)
     for kept in run.retained.plans.values():
         nodes = {kept.plan.nodes[place].node: place for place in kept.plan.shipped}
         for batch in zip(*kept.parts.values(), strict=True):
@@ -64,7 +65,7 @@ def test_rows_of_a_node_need_not_follow_each_other(case: tuple[dict[str, Query],
     asked, table = case
     data = data_of(table)
     plan = plan_for(data, asked)
-    run = Run()
+    run = ReadResult()
     Reader(data, asked, plan).take_batch(run, data.rows)
     nodes = [plan.nodes[place].node for place in plan.shipped]
     for kept in run.retained.plans.values():
@@ -83,7 +84,7 @@ def test_answers_are_the_same_after_the_journey(case: tuple[dict[str, Query], li
     asked, table = case
     data = data_of(table)
     plan = plan_for(data, asked)
-    run, reader = Run(), Reader(data, asked, plan)
+    run, reader = ReadResult(), Reader(data, asked, plan)
     for begin in range(0, len(table), batch_rows):
         reader.take_batch(run, data.rows.slice(begin, batch_rows))
     expected = close_all(run, data, asked, 3)

@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from headrace.expressions.static_tables import Data
 from headrace.model.query import Query
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
@@ -16,7 +17,6 @@ from headrace.planner.draft import Draft, apart, priced
 from headrace.planner.lattice import union
 from headrace.planner.plan import STREAM, Plan
 from headrace.planner.plan_changes import add_query
-from headrace.planner.sample import Data
 from headrace.planner.sample import draw as draw_rows
 from headrace.planner.search import Graph
 

@@ -16,14 +16,16 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from headrace.engine import bounded as answering
-from headrace.engine.bounded import Reader, Run, close_all
+from headrace.engine import bounded
+from headrace.engine.bounded import close_all
 from headrace.kernel import combine as partials
 from headrace.kernel import slots
 from headrace.kernel.close.retained import Retained
 from headrace.kernel.level1 import fan_out as fanning
 from headrace.kernel.level1 import fold as computing
+from headrace.kernel.level1 import reader
 from headrace.kernel.level1 import rows as sources
+from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.model.query import Output, Query
 from headrace.planner.plan import Plan
 from headrace.reference import Interpreter
@@ -87,8 +89,8 @@ def circumstances(draw: st.DrawFn) -> dict[tuple[object, str], int | float]:
     return {
         (slots, "DENSE_KEYS"): draw(st.sampled_from([0, slots.DENSE_KEYS])),
         (slots, "FIRST_BITS"): draw(st.sampled_from([1, slots.FIRST_BITS])),
-        (answering, "CHUNK_ROWS"): draw(st.sampled_from([1, 3, answering.CHUNK_ROWS])),
-        (answering, "MANY_ROWS"): draw(st.sampled_from([-1, answering.MANY_ROWS])),
+        (reader, "CHUNK_ROWS"): draw(st.sampled_from([1, 3, reader.CHUNK_ROWS])),
+        (bounded, "MANY_ROWS"): draw(st.sampled_from([-1, bounded.MANY_ROWS])),
         (partials, "MANY_SLICES"): draw(st.sampled_from([0, 1, partials.MANY_SLICES])),
         (computing, "WORTH_FILTERING"): draw(st.sampled_from([0.0, 1.0])),
         (computing, "MOST_CELLS"): draw(st.sampled_from([0, sources.MOST_CELLS])),
@@ -141,7 +143,7 @@ def test_plans_and_queries_may_change_between_batches(
     choices: st.DataObject,
 ) -> None:
     whole = replace(data_of(story.table), catalog=STREAM_OF_ALL, stream=STREAM_OF_ALL.streams[0])
-    run = Run(Retained())
+    run = ReadResult(Retained())
     with under(patched):
         for batch, rows in story.batches():
             live = story.live(batch)
@@ -170,7 +172,7 @@ def test_nan_and_infinity_do_not_reach_other_queries(story: Story, choices: st.D
         event("the query would take others")
         return
     data = data_of(table)
-    run = Run(Retained())
+    run = ReadResult(Retained())
     Reader(data, asked, choices.draw(plans(data, asked))).take_batch(run, data.rows)
     ours = of_windows(from_kernel(close_all(run, data, asked, max_empty=0)["q0"], query))
     theirs = from_reference(replace(story, cuts=[]), "q0", joins=0)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from headrace.engine.bounded import Answers, answer
+from headrace.expressions.static_tables import Data
 from headrace.kernel.close.windows import Closed
 from headrace.model.arrow import arrow_type, plain_values
 from headrace.model.expressions import Aggregate, Call, Expression
@@ -20,7 +21,7 @@ from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
 from headrace.planner.plan_changes import add_query
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.reference import Interpreter
 from headrace.sql import parse_query, parse_script
 from tests.oracle.plans import plans

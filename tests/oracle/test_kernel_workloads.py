@@ -11,8 +11,8 @@ import pytest
 from headrace.cli.files import read_relation
 from headrace.datasets import generate, workload
 from headrace.engine.bounded import answer
+from headrace.expressions.static_tables import Data
 from headrace.model.arrow import plain_values, to_rows
-from headrace.planner.sample import Data
 from headrace.reference import Interpreter
 from headrace.sql import Script, parse_script
 from tests.oracle.values import canonical

@@ -13,16 +13,16 @@ from socket import gethostname
 import pyarrow as pa
 
 from headrace.aggregates.registry import enlist
-from headrace.engine.bounded import Reader
 from headrace.engine.registry import Registry, read_registry
+from headrace.expressions.static_tables import Data
 from headrace.inputs import Source
 from headrace.kernel.close.windows import MAX_RESULT_ROWS
+from headrace.kernel.level1.reader import Reader
 from headrace.model.caches import note_plan
 from headrace.model.errors import UsageError
 from headrace.model.expressions import columns_in
 from headrace.model.schema import Catalog, Stream
 from headrace.planner.plan import Plan
-from headrace.planner.sample import Data
 from headrace.storage.directory import Directory
 from headrace.storage.records import Attempt, Commit, Journal, ResultFolder
 from headrace.storage.staged_results import Staging

@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.aggregates.registry import with_functions
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.engine.bounded import answer
+from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import REJECTED, as_stream, convert_table, convert_whole
 from headrace.model.arrow import for_people, is_bytes
 from headrace.model.chaining import rounds
@@ -20,7 +21,6 @@ from headrace.model.errors import QueryError, RowErrorWarning, UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
 from headrace.model.types import BIGINT, BINARY, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, decimal
-from headrace.planner.sample import Data
 from headrace.sql import parse_next
 
 TYPES: tuple[tuple[Callable[[pa.DataType], bool], DataType], ...] = (

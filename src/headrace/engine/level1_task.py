@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.engine.bounded import Reader, Run
 from headrace.engine.context import Setting, Step, needed_columns, reader_of, step_of
 from headrace.engine.edge_inbox import frame_at
 from headrace.inputs import BadFile, Rows, read
@@ -22,6 +21,7 @@ from headrace.kernel.failures import failures_named
 from headrace.kernel.group_owners import split
 from headrace.kernel.interchange import Counts, Shipment, pack, to_bytes
 from headrace.kernel.level1.fold import BUDGET_BYTES, level_one
+from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.kernel.row_errors import in_open_instance
 from headrace.model.arrow import arrow_type, for_people, one_array
 from headrace.model.schema import Stream
@@ -180,7 +180,7 @@ class Task:
         yield Piece(0, COUNTS, to_json(self.counted))
 
     def partials(self, reader: Reader, pieces: Iterable[Rows]) -> Iterator[Piece]:
-        run = Run()
+        run = ReadResult()
         chunks = (chunk for rows in pieces for chunk in reader.chunks(run, self.accepted(rows)))
         functions, zone = self.step.setting.catalog.functions, self.stream.zone
         assert self.step.journal.plan is not None

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from headrace.expressions.static_tables import Data
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Stream
 from headrace.planner.construction import make_plan
@@ -16,7 +17,7 @@ from headrace.planner.demand import demand
 from headrace.planner.drift import Drift, observe, replan, rest, watch
 from headrace.planner.plan import Plan, wanted
 from headrace.planner.plan_changes import add_query, drop_query
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.windows import Boundaries
 
 MOST_CHANGES = 16

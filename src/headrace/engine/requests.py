@@ -22,10 +22,10 @@ from headrace.engine.registry import (
     requests,
     with_queries,
 )
+from headrace.expressions.static_tables import Data
 from headrace.kernel.level1.join import Joiner
 from headrace.model.errors import HeadraceError, UsageError, nearest
 from headrace.model.query import Query
-from headrace.planner.sample import Data
 from headrace.storage.directory import Directory
 from headrace.storage.garbage import forget_answers
 

@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 
 from headrace.aggregates.partials import partials_of
 from headrace.expressions.evaluation import Evaluation
+from headrace.expressions.static_tables import matched
 from headrace.kernel.combine import Integers
 from headrace.kernel.states.sketches import STORED
 from headrace.model.expressions import Aggregate, Call, Expression
 from headrace.model.query import Query
 from headrace.model.types import BINARY
 from headrace.model.windows import AnyWindow, Window
-from headrace.planner.demand import demand, matched, plan_terms
+from headrace.planner.demand import demand, plan_terms
 from headrace.planner.lattice import is_matched
 from headrace.windows import bounds_of, instances_of
 

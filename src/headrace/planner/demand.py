@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from headrace.aggregates.partials import Partial, partials_of
 from headrace.expressions.normal import normalize
+from headrace.expressions.static_tables import join_identity, matched
 from headrace.model.caches import cached
-from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, Literal, transform
+from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, transform
 from headrace.model.hashing import HashedOnce
-from headrace.model.query import Join, Query
+from headrace.model.query import Query
 from headrace.model.stored import stored
-from headrace.model.types import BOOLEAN, STRING
+from headrace.model.types import BOOLEAN
 from headrace.model.windows import AnyWindow
 from headrace.planner.lattice import MOST_CELLS, Node, union
 from headrace.predicates import Predicate
@@ -81,16 +82,6 @@ def terms_of(query: Query) -> Terms:
 def in_plan_terms(partial: Partial, renamed: Callable[[Expression], Expression]) -> Partial:
     arguments = tuple(renamed(argument) for argument in partial.arguments)
     return replace(partial, arguments=arguments, filter=None if partial.filter is None else renamed(partial.filter))
-
-
-def join_identity(join: Join) -> str:
-    """The same table joined by the same keys is one relation, whatever the queries call it."""
-    return f"{join.table}[{', '.join(f'{key.column} = {key.expression!r}' for key in join.keys)}]"
-
-
-def matched(join: Join) -> Expression:
-    """The condition that a row has a partner in the joined table."""
-    return Call("matched", (Literal(join_identity(join), STRING),), BOOLEAN)
 
 
 @stored("Ask", "query", "window", "partials")

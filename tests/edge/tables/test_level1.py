@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 
 from headrace.edge.tables.level1 import LevelOne
 from headrace.edge.tables.tables import Flush, Replacement
-from headrace.engine.bounded import Answers, Run, close_all
+from headrace.engine.bounded import Answers, close_all
+from headrace.expressions.static_tables import Data
 from headrace.kernel.interchange import unpack
+from headrace.kernel.level1.reader import ReadResult
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.planner.cost import Cost
 from headrace.planner.demand import demand, leaves_of
 from headrace.planner.draft import Draft, priced
 from headrace.planner.plan import STREAM, Plan
-from headrace.planner.sample import Data
 from headrace.planner.sample import draw as draw_sample
 from headrace.sql import parse_query
 from headrace.wire.orders import Orders
@@ -39,7 +40,7 @@ def through_the_edge(
 ) -> Answers:
     """The rows of each frame in batches, and windows closed from what the frames held."""
     edge = level_one(Orders(data.stream.name, plan, asked), data.catalog, **options)
-    run = Run()
+    run = ReadResult()
     nodes = {plan.nodes[place].node: place for place in plan.shipped}
     for batches in frames:
         for rows in batches:

@@ -15,14 +15,21 @@ from headrace.edge.tables.level1 import LevelOne
 from headrace.edge.tables.spans import spans_of
 from headrace.edge.tables.tables import Flush, Replacement
 from headrace.edge.tables.text import explained
-from headrace.engine.bounded import Answers, Run, answer, close_all, plan_for
+from headrace.engine.bounded import (
+    Answers,
+    answer,
+    close_all,
+    plan_for,
+)
+from headrace.expressions.static_tables import Data
 from headrace.kernel.interchange import unpack
+from headrace.kernel.level1.reader import ReadResult
 from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
 from headrace.planner.draft import apart, priced
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.sql import parse_query, parse_script
 from headrace.wire.orders import Orders
 from tests.edge.tables.test_level1 import level_one, through_the_edge
@@ -298,7 +305,7 @@ def test_rows_find_their_partners() -> None:
     plan = plan_for(data, asked)
     edge = LevelOne(Orders("p", plan, asked), catalog, data.tables, span_rows=1)
     edge.feed(rows)
-    run, nodes = Run(), {plan.nodes[place].node: place for place in plan.shipped}
+    run, nodes = ReadResult(), {plan.nodes[place].node: place for place in plan.shipped}
     run.retained.add(plan, {nodes[part.node]: part for part in unpack("p", edge.cut(), nodes)})
     found = Answers(close_all(run, data, asked, MAX_EMPTY), 600, 0)
     assert in_any_order(found) == in_any_order(answer(data, asked, plan))

@@ -11,17 +11,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.bounded import Reader, Run, answer, plan_for
+from headrace.engine.bounded import answer, plan_for
+from headrace.expressions.static_tables import Data
 from headrace.kernel.close import windows as closing
 from headrace.kernel.close.leaf_rows import KNOWN_RANKINGS, KNOWN_ROWS, LeafRows, numbered_groups, ranked
 from headrace.kernel.close.loops import count_groups
 from headrace.kernel.close.windows import Limits, close, filled, group_slots, repeated_from, window_totals
 from headrace.kernel.failures import failures_of
+from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.model.errors import QueryFailure
 from headrace.model.query import Order
 from headrace.model.windows import Interval
 from headrace.planner.demand import demand
-from headrace.planner.sample import Data
 from headrace.sql import parse_script
 
 NAN = float("nan")
@@ -145,7 +146,7 @@ def test_a_window_has_its_own_rows_whichever_others_are_shown(
 ) -> None:
     rows = pa.table({"t": pa.array(times_us, pa.timestamp("us", tz="UTC"))})
     data, query = Data(COUNTS.catalog, COUNTS.catalog.streams[0], rows, {}), COUNTS.queries[0].query
-    run = Run()
+    run = ReadResult()
     Reader(data, {"q": query}, plan_for(data, {"q": query})).take_batch(run, rows)
     spans = [Interval(time_us, time_us + 1) for time_us in missed]
     table = close(query, run.retained.gather(demand(query)).parts, spans, max_empty=max_empty).table
@@ -188,7 +189,7 @@ def many_data() -> Data:
 def test_many_windows_are_closed_piece_by_piece(
     name: str, missed: tuple[Interval, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, query, run = many_data(), MANY_QUERIES[name], Run()
+    data, query, run = many_data(), MANY_QUERIES[name], ReadResult()
     Reader(data, {name: query}, plan_for(data, {name: query})).take_batch(run, data.rows)
     parts = run.retained.gather(demand(query)).parts
     expected = close(query, parts, missed)
@@ -204,7 +205,7 @@ def test_many_windows_are_closed_piece_by_piece(
 
 @pytest.mark.parametrize("name", MANY_QUERIES)
 def test_a_query_with_too_many_rows_is_named(name: str) -> None:
-    data, query, run = many_data(), MANY_QUERIES[name], Run()
+    data, query, run = many_data(), MANY_QUERIES[name], ReadResult()
     Reader(data, {name: query}, plan_for(data, {name: query})).take_batch(run, data.rows)
     parts = run.retained.gather(demand(query)).parts
     expected = close(query, parts)

@@ -10,8 +10,8 @@ import pytest
 
 import headrace
 from headrace.engine.bounded import answer
+from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import convert_table
-from headrace.planner.sample import Data
 from headrace.sql import parse_query, parse_script
 
 SECOND = 1_000_000

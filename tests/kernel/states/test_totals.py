@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from headrace.aggregates.partials import Partial
 from headrace.engine.bounded import answer
+from headrace.expressions.static_tables import Data
 from headrace.kernel.states.kinds import KINDS
 from headrace.kernel.states.totals import MOST, Addends, Totals, added_up, addends, put_together
 from headrace.model.expressions import ColumnRef
 from headrace.model.types import BIGINT
-from headrace.planner.sample import Data
 from headrace.sql import parse_script
 
 X = ColumnRef("S", "x", BIGINT)

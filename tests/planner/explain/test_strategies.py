@@ -14,6 +14,7 @@ import pytest
 from headrace.aggregates.partials import Partial
 from headrace.engine.bounded import answer
 from headrace.expressions.evaluation import Evaluation
+from headrace.expressions.static_tables import Data
 from headrace.kernel.level1.fold import fold_chunk
 from headrace.kernel.level1.rows import StreamRows
 from headrace.kernel.states.columns import Columns, Slots
@@ -25,7 +26,6 @@ from headrace.planner.explain.description import explain
 from headrace.planner.explain.text import text
 from headrace.planner.lattice import union
 from headrace.planner.plan import STREAM, Plan
-from headrace.planner.sample import Data
 from headrace.sql import Script
 from tests.planner.data import cost_of, demands_of, script_of
 

@@ -15,6 +15,7 @@ from headrace.cli.progress import Report, progress_bar
 from headrace.cli.scripts import check_report, read_functions, read_script
 from headrace.cli.tables import print_rows
 from headrace.engine.bounded import answer as answer_with_kernel
+from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import as_stream
 from headrace.inputs.text_file import read_text
 from headrace.kernel.jit import telling
@@ -23,7 +24,6 @@ from headrace.model.chaining import rounds, with_upstreams
 from headrace.model.errors import HeadraceError, UsageError, printable
 from headrace.model.schema import Catalog, Stream, Table
 from headrace.model.types import Value
-from headrace.planner.sample import Data
 from headrace.reference import Interpreter, StepResult
 from headrace.sql import NamedQuery, Script
 

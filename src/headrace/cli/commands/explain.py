@@ -19,6 +19,7 @@ from headrace.cli.output_file import writing
 from headrace.cli.plan_svg import draw_plan
 from headrace.cli.scripts import read_functions
 from headrace.engine.bounded import answer
+from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import as_stream
 from headrace.inputs.text_file import read_text
 from headrace.model.errors import UsageError, nearest
@@ -34,7 +35,7 @@ from headrace.planner.placement.push_down import estimates
 from headrace.planner.placement.topology import Topology, parse_topology
 from headrace.planner.plan import Plan
 from headrace.planner.plan_changes import add_query
-from headrace.planner.sample import Data, draw
+from headrace.planner.sample import draw
 from headrace.planner.search import Effort
 from headrace.sql import Script, parse_query
 

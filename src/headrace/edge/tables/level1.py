@@ -17,6 +17,7 @@ from headrace.edge.tables.row_layout import Piece, attributes_of
 from headrace.edge.tables.table_set import Part, Shared
 from headrace.edge.tables.tables import Counts, Flush, Replacement
 from headrace.expressions.joins import Positions
+from headrace.expressions.static_tables import Data
 from headrace.kernel.combine import NodePartials, combine
 from headrace.kernel.interchange import pack
 from headrace.kernel.level1.fold import finest_dimensions, fold_all
@@ -31,7 +32,6 @@ from headrace.planner.explain.labels import NodePrinter
 from headrace.planner.lattice import Node
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.plan import Plan
-from headrace.planner.sample import Data
 from headrace.predicates import Dimension
 from headrace.predicates.dimensions import Codes
 from headrace.wire.orders import Orders

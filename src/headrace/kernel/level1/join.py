@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from headrace.expressions.evaluation import Evaluation
 from headrace.expressions.joins import Positions
+from headrace.expressions.static_tables import Columns, Data, Partners
 from headrace.kernel.level1.cells import codes_of
 from headrace.kernel.strings import StringValues
 from headrace.model.expressions import columns_in
 from headrace.model.query import Query
-from headrace.planner.sample import Columns, Data, Partners
 from headrace.predicates import Dimension
 from headrace.predicates.dimensions import Codes
 

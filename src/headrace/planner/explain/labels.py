@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.aggregates.partials import Partial
+from headrace.expressions.static_tables import join_identity
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal
 from headrace.model.query import Join, Query
-from headrace.planner.demand import join_identity
 from headrace.planner.lattice import is_matched
 from headrace.predicates import Predicate
 from headrace.sql.names import quote
