@@ -18,7 +18,7 @@ from headrace.engine.bounded import answer, close_all
 from headrace.expressions.static_tables import Data
 from headrace.kernel.close.retained import Retained
 from headrace.kernel.close.windows import MAX_EMPTY, Due, Part, close
-from headrace.kernel.combine import Integers, NodePartials, combine, concatenate
+from headrace.kernel.combine import NodePartials, combine, concatenate
 from headrace.kernel.groups import coded
 from headrace.kernel.interchange import pack, unpack
 from headrace.kernel.level1.fold import compute, fold_chunk, level_one
@@ -26,6 +26,7 @@ from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.kernel.level1.rows import NodeRows, StreamRows
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.totals import Totals
+from headrace.model.arrays import Integers
 from headrace.model.arrow import one_array
 from headrace.model.query import Query
 from headrace.model.windows import AnyWindow, Window

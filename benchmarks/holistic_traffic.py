@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from benchmarks.kernel import seconds
 from headrace.datasets.packets import LENGTHS, SKEW
-from headrace.datasets.random_values import Integers, Weighted, generator, hosts
+from headrace.datasets.random_values import Weighted, generator, hosts
 from headrace.kernel.sketches.counters_loops import add_by_slot
 from headrace.kernel.states.columns import Columns, Slots
+from headrace.model.arrays import Integers
 
 UNIFORM, SKEWED = "uniform", "skewed"
 KINDS = (UNIFORM, SKEWED)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.datasets.random_values import Integers
+from headrace.model.arrays import Integers
 
 SECOND_US = 1_000_000
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 from headrace.datasets.arrivals import Arrivals
 from headrace.datasets.files import TIMESTAMP, Piece, write_parquet, write_spans, write_text
 from headrace.datasets.kinds import CHUNK_ROWS, Chunk, Columns, Kind, Recipe
-from headrace.datasets.random_values import Integers, generator
+from headrace.datasets.random_values import generator
+from headrace.model.arrays import Integers
 from headrace.model.errors import UsageError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

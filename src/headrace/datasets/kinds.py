@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from headrace.datasets.random_values import Integers
+from headrace.model.arrays import Integers
 
 CHUNK_ROWS = 1 << 18
 """Rows made at a time; part of what a seed means, so it is not an option."""

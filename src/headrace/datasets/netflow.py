@@ -15,7 +15,16 @@ import pyarrow as pa
 
 from headrace.datasets.files import TIMESTAMP
 from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
-from headrace.datasets.random_values import Booleans, Codes, Integers, Weighted, dotted, generator, partition, sample
+from headrace.datasets.random_values import (
+    Booleans,
+    Codes,
+    Weighted,
+    dotted,
+    generator,
+    partition,
+    sample,
+)
+from headrace.model.arrays import Integers
 
 SCHEMA_SQL = """\
 CREATE STREAM Flows (

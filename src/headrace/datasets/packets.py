@@ -13,7 +13,16 @@ from datetime import UTC, datetime
 import numpy as np
 
 from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
-from headrace.datasets.random_values import Codes, Integers, Weighted, dotted, generator, hosts, partition, sample
+from headrace.datasets.random_values import (
+    Codes,
+    Weighted,
+    dotted,
+    generator,
+    hosts,
+    partition,
+    sample,
+)
+from headrace.model.arrays import Integers
 
 SCHEMA_SQL = """\
 CREATE STREAM Packets (

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
+from headrace.model.arrays import Integers
+
 Booleans = NDArray[np.bool_]
 Codes = NDArray[np.int32]
-Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 SLOTS = 1 << 20

@@ -13,7 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
-from headrace.datasets.random_values import Codes, Floats, Integers, Weighted, bell, generator, sample
+from headrace.datasets.random_values import (
+    Codes,
+    Floats,
+    Weighted,
+    bell,
+    generator,
+    sample,
+)
+from headrace.model.arrays import Integers
 
 SCHEMA_SQL = """\
 CREATE STREAM Trades (Time TIMESTAMP, Symbol STRING, Price DOUBLE, Vol BIGINT) EVENT TIME Time LATENESS '5 s';

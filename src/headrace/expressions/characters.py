@@ -9,8 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.expressions.columns import Values, validity_bitmap
-
-Integers = NDArray[np.int64]
+from headrace.model.arrays import Integers
 
 
 class Characters:

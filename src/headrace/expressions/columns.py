@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.model.arrays import Mask
 from headrace.model.arrow import address_bytes, arrow_type, plain_values
 from headrace.model.types import NULL, DataType, Value
 
 Values: TypeAlias = pa.Array | pa.Scalar
-Mask = NDArray[np.bool_]
 
 
 MAX_HELD_BYTES = 256 << 20

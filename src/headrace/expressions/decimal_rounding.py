@@ -12,7 +12,7 @@ from decimal import Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.expressions.columns import Mask
+from headrace.model.arrays import Mask
 
 MAX_WHOLE = 10.0**14 - 1
 MAX_DIGITS = 21

@@ -19,7 +19,6 @@ from headrace.expressions import kernels_texts as texts
 from headrace.expressions import kernels_times as times
 from headrace.expressions.columns import (
     Evaluated,
-    Mask,
     TooManyBytesError,
     Values,
     check_held,
@@ -33,6 +32,7 @@ from headrace.expressions.columns import (
 )
 from headrace.expressions.kernels_casts import cast
 from headrace.expressions.user_calls import call_user_function
+from headrace.model.arrays import Mask
 from headrace.model.errors import ExpressionFailure
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, children
 from headrace.model.schema import UserFunction

@@ -9,9 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.expressions.columns import Evaluated, Mask, Values, booleans, built, by_distinct, patched, raw
+from headrace.expressions.columns import (
+    Evaluated,
+    Values,
+    booleans,
+    built,
+    by_distinct,
+    patched,
+    raw,
+)
 from headrace.expressions.kernels_numbers import literal_int
 from headrace.model.address import BITS, IPV4_BITS, MAPPED, format_address, is_ipv4, parse_network
+from headrace.model.arrays import Mask
 from headrace.model.arrow import ADDRESS_BYTES, address_bytes
 from headrace.model.expressions import Call, Literal
 from headrace.model.types import ADDRESS, STRING

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from headrace.expressions.columns import (
     Evaluated,
-    Mask,
     RowError,
     Values,
     built,
@@ -31,6 +30,7 @@ from headrace.expressions.columns import (
     settled,
 )
 from headrace.expressions.functions import product_digits, sum_digits
+from headrace.model.arrays import Mask
 from headrace.model.expressions import Call
 from headrace.model.types import BIGINT, DOUBLE, MAX_DECIMAL_DIGITS, DataType, as_decimal, decimal
 

@@ -8,8 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expressions.columns import Evaluated, Mask, Values, holds, null, united
+from headrace.expressions.columns import (
+    Evaluated,
+    Values,
+    holds,
+    null,
+    united,
+)
 from headrace.expressions.kernels_decimals import fitted
+from headrace.model.arrays import Mask
 from headrace.model.expressions import Call
 
 

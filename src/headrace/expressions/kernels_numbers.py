@@ -12,9 +12,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.expressions import kernels_decimals as decimals
-from headrace.expressions.columns import Evaluated, Mask, Values, built, patched, raw, row_by_row, settled
+from headrace.expressions.columns import (
+    Evaluated,
+    Values,
+    built,
+    patched,
+    raw,
+    row_by_row,
+    settled,
+)
 from headrace.expressions.decimal_rounding import decimal_as_written, scaled_as_written
 from headrace.expressions.kernels_decimals import as_double, span
+from headrace.model.arrays import Mask
 from headrace.model.expressions import Call, Literal
 from headrace.model.types import BIGINT, DOUBLE, MAX_BIGINT, MIN_BIGINT
 

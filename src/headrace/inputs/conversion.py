@@ -14,12 +14,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expressions.columns import Evaluated, Mask, RowError, built, by_distinct, holds, settled, united
+from headrace.expressions.columns import (
+    Evaluated,
+    RowError,
+    built,
+    by_distinct,
+    holds,
+    settled,
+    united,
+)
 from headrace.expressions.kernels_casts import from_text
 from headrace.kernel.address_loops import OCTETS, read_octets
 from headrace.kernel.states.columns import readable
 from headrace.kernel.strings import buffers
 from headrace.model.address import IPV4_BITS, MAPPED
+from headrace.model.arrays import Mask
 from headrace.model.arrow import ADDRESS_BYTES, arrow_type, conform, is_bytes, is_text, one_array, raw_bytes
 from headrace.model.errors import DataError
 from headrace.model.schema import Column, Stream

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.aggregates.partials import Partial
@@ -19,12 +18,11 @@ from headrace.kernel.states import totals
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.kinds import state_of
 from headrace.kernel.states.totals import Totals
+from headrace.model.arrays import Integers
 from headrace.model.caches import cached
 from headrace.model.expressions import Expression
 from headrace.model.stored import stable_text
 from headrace.planner.lattice import Node
-
-Integers = npt.NDArray[np.int64]
 
 MANY_SLICES = 8
 """If parts that follow each other in time have so many slices each, they hardly meet."""

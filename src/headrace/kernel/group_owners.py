@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import raw
-from headrace.kernel.combine import Integers, NodePartials, ordered_groups
+from headrace.kernel.combine import NodePartials, ordered_groups
 from headrace.kernel.groups import coded, encode
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.totals import Totals
 from headrace.kernel.string_loops import number_strings
 from headrace.kernel.strings import buffers
+from headrace.model.arrays import Integers
 
 Words = npt.NDArray[np.uint64]
 

@@ -8,15 +8,13 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expressions.columns import built, canonical, raw
 from headrace.kernel.slots import Codes, Keys, find_slots, is_dense
+from headrace.model.arrays import Integers
 from headrace.model.expressions import Expression
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

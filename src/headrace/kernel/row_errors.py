@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregates.partials import partials_of
 from headrace.expressions.evaluation import Evaluation
 from headrace.expressions.static_tables import matched
-from headrace.kernel.combine import Integers
 from headrace.kernel.states.sketches import STORED
+from headrace.model.arrays import Integers, Mask
 from headrace.model.expressions import Aggregate, Call, Expression
 from headrace.model.query import Query
 from headrace.model.types import BINARY
@@ -24,8 +23,6 @@ from headrace.model.windows import AnyWindow, Window
 from headrace.planner.demand import demand, plan_terms
 from headrace.planner.lattice import is_matched
 from headrace.windows import bounds_of, instances_of
-
-Mask = npt.NDArray[np.bool_]
 
 
 class RowErrors:

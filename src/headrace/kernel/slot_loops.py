@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.kernel.jit import compiled
+from headrace.model.arrays import Integers
 
-Integers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32] | Integers
 
 EMPTY = -1

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.kernel.slot_loops import dense_slots, extend_keys, extend_keys_by, hashed_slots
+from headrace.model.arrays import Integers
 
-Integers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 
 MOST_KEYS = 1 << 62

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expressions.evaluation import Evaluation
+from headrace.model.arrays import Mask
 from headrace.model.expressions import Expression
 from headrace.model.stored import stable_text
 from headrace.model.time import SECOND_US
@@ -20,7 +21,6 @@ from headrace.predicates import Dimension, Predicate
 from headrace.windows import Boundaries, slices_holding
 
 Codes = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 MOST_KEYS = 1 << 62
 RARE = 2
 """How often a sample tells nothing yet of how often the value comes."""

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headrace.model.arrays import Mask
+
 Costs = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 TINY = 1e-12
 """Of the dearest arc: what is less is nothing but rounding."""
 

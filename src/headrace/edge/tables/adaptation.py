@@ -7,15 +7,13 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.kernel.slots import MOST_KEYS, Keys, find_slots
+from headrace.model.arrays import Integers
 from headrace.planner.phantoms.choice import choose
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.phantoms.relations import Relation, unions
 from headrace.planner.statistics import distinct_estimate
-
-Integers = npt.NDArray[np.int64]
 
 FEW_QUERIES = 4
 """Of so many all unions are thought of as phantoms; of more, the narrowest unions of two, and that of all."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,12 +17,11 @@ from headrace.edge.tables.memory_layout import WORD_BITS
 from headrace.expressions.columns import canonical, raw
 from headrace.kernel.level1.rows import StreamRows
 from headrace.kernel.states.columns import column, counted
+from headrace.model.arrays import Integers
 from headrace.model.arrow import arrow_type
 from headrace.model.expressions import Expression
 from headrace.model.types import MIN_BIGINT
 from headrace.predicates import Dimension
-
-Integers = npt.NDArray[np.int64]
 
 MOST_BITS = 62
 """Of numbers less the lowest; beyond that they are taken whole."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.edge.tables.operands import givens_of, state_from
 from headrace.edge.tables.row_layout import Attributes, Form, attribute_of
 from headrace.edge.tables.tables import Evicted
 from headrace.kernel.combine import NodePartials, ordered_groups, ordered_partials
+from headrace.model.arrays import Integers
 from headrace.planner.lattice import Node
-
-Integers = npt.NDArray[np.int64]
 
 
 class Drained:

@@ -12,12 +12,9 @@ called: a call that is not inlined counts the references to its arrays, which ta
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.kernel.jit import compiled
-
-Integers = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
+from headrace.model.arrays import Doubles, Integers
 
 # The columns of `tables`. ENTRIES entries of STRIDE words begin at BASE. The table is fed the row at SOURCE, whose
 # states begin after SOURCE_KEYS words; its own last evicted row is at EVICTED. What it feeds ends before the table

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.edge.tables import loops as at
+from headrace.model.arrays import Integers
 from headrace.planner.phantoms.configuration import Configuration
-
-Integers = npt.NDArray[np.int64]
 
 WORD_BITS = 64
 MOST_ENTRIES = 2**32 - 1

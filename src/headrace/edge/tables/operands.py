@@ -24,10 +24,9 @@ from headrace.kernel.level1.rows import StreamRows
 from headrace.kernel.states.columns import Columns, column, counted
 from headrace.kernel.states.kinds import state_of
 from headrace.kernel.states.sums import words_of
+from headrace.model.arrays import Integers
 from headrace.model.arrow import arrow_type
 from headrace.model.types import MAX_BIGINT, MIN_BIGINT
-
-Integers = npt.NDArray[np.int64]
 
 MOST_SUM = 1 << 62
 """Magnitudes that add up to no more surely fit a word."""

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from headrace.aggregates.partials import Partial
 from headrace.edge.tables.coders import CellCoder, Coder, GroupCoder, coder_of
 from headrace.edge.tables.memory_layout import Column, Kind, bit_fields, words_of
@@ -16,6 +13,7 @@ from headrace.edge.tables.operands import Given, Operand, givens_of
 from headrace.edge.tables.tables import Values
 from headrace.kernel.level1.fold import kept
 from headrace.kernel.level1.rows import Source, StreamRows
+from headrace.model.arrays import Integers
 from headrace.model.expressions import Expression
 from headrace.model.stored import stable_text
 from headrace.planner.explain.labels import NodePrinter
@@ -23,8 +21,6 @@ from headrace.planner.lattice import Node
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.phantoms.relations import Relation
 from headrace.predicates import Dimension, Predicate
-
-Integers = npt.NDArray[np.int64]
 
 WORD_BYTES = 8
 VALUE_BYTES = 32

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.edge.tables.tables import Values
 from headrace.kernel.level1.cells import slice_codes
 from headrace.kernel.level1.rows import Source
+from headrace.model.arrays import Integers
 from headrace.windows import Boundaries
-
-Integers = npt.NDArray[np.int64]
 
 
 class Span(NamedTuple):

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.edge.tables.adaptation import Sample, Seen, candidates, configuration_for, has_drifted, is_about
 from headrace.edge.tables.drain import Drained, partials_of
@@ -17,12 +16,12 @@ from headrace.edge.tables.tables import CHUNK, Evicted, Flush, Replacement, Tabl
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.level1.fold import fold_all
 from headrace.kernel.level1.rows import KeptRows, Source
+from headrace.model.arrays import Integers
 from headrace.model.stored import stable_text
 from headrace.planner.lattice import Node
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.phantoms.relations import Relation
 
-Integers = npt.NDArray[np.int64]
 Part = tuple[int, NodePartials]
 """Rows of the node at a place of the plan."""
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from headrace.edge.tables import loops as at
 from headrace.edge.tables.loops import LARGEST, copy_ordered, copy_values, feed_rows, pack_codes, sweep
 from headrace.edge.tables.memory_layout import MOST_ENTRIES, WORD_BITS, Column, Kind, lay_out
+from headrace.model.arrays import Integers
 from headrace.planner.phantoms.configuration import Configuration
 
-Integers = npt.NDArray[np.int64]
 Values = Integers | npt.NDArray[np.float64]
 
 CHUNK = 4096

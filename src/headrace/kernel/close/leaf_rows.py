@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import built
 from headrace.kernel.close.loops import order_by_group
-from headrace.kernel.combine import Integers, NodePartials
+from headrace.kernel.combine import NodePartials
 from headrace.kernel.groups import GroupTable, coded, encode, put_together
 from headrace.kernel.slots import MOST_KEYS, find_slots
 from headrace.kernel.states.totals import Totals
+from headrace.model.arrays import Integers
 from headrace.model.expressions import Expression
 from headrace.model.query import Order
 

@@ -10,11 +10,9 @@ Places without a sign spare the test whether they count from the end.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.kernel.jit import compiled
-
-Integers = npt.NDArray[np.int64]
+from headrace.model.arrays import Integers
 
 
 @compiled

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,11 +17,12 @@ from headrace.expressions.columns import Evaluated, built
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.close.leaf_rows import LeafRows, numbered_groups, ranked, rows_by_group, rows_by_slice, taken
 from headrace.kernel.close.loops import add_to_windows, count_groups, find_window_slots
-from headrace.kernel.combine import Integers, NodePartials
+from headrace.kernel.combine import NodePartials
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.kinds import lower, state_of
 from headrace.kernel.states.totals import Totals
 from headrace.kernel.states.user import Lowered
+from headrace.model.arrays import Integers, Mask
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.errors import TooManyRowsError
 from headrace.model.expressions import WINDOW_END, WINDOW_START, Expression
@@ -32,8 +32,6 @@ from headrace.model.types import TIMESTAMP
 from headrace.model.windows import AnyWindow, Interval, fills_gaps
 from headrace.planner.demand import Terms, terms_of
 from headrace.windows import Boundaries, bounds_of, instances_ending, instances_of, last_ending
-
-Mask = npt.NDArray[np.bool_]
 
 MAX_EMPTY = 1_000
 MAX_RESULT_ROWS = 10_000_000

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.kernel.jit import compiled
-
-Integers = npt.NDArray[np.int64]
+from headrace.model.arrays import Integers
 
 MAGNITUDE = 0x7FFFFFFFFFFFFFFF
 INFINITY = 0x7FF0000000000000

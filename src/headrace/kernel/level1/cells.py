@@ -9,7 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.expressions.columns import raw
-from headrace.kernel.level1.cell_loops import Integers, count_few_reached, count_reached, find_slices, rank_doubles
+from headrace.kernel.level1.cell_loops import (
+    count_few_reached,
+    count_reached,
+    find_slices,
+    rank_doubles,
+)
+from headrace.model.arrays import Integers
 from headrace.model.caches import cached
 from headrace.model.types import MAX_BIGINT
 from headrace.predicates import Dimension, Kind

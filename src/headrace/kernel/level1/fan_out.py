@@ -6,22 +6,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.aggregates.partials import Partial
-from headrace.kernel.combine import Integers, NodePartials, ordered_partials
+from headrace.kernel.combine import NodePartials, ordered_partials
 from headrace.kernel.groups import coded
 from headrace.kernel.level1.fan_out_loops import count_passing, take_passing
 from headrace.kernel.level1.rows import MOST_CELLS, NodeRows, taken, truth
 from headrace.kernel.slots import MOST_KEYS, Keys, Slots, find_slots
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.totals import Totals, added_up
+from headrace.model.arrays import Integers, Mask
 from headrace.model.caches import cached
 from headrace.planner.lattice import Node
 from headrace.predicates import Dimension, Predicate, truth_grid
 from headrace.windows import slices_holding
-
-Mask = npt.NDArray[np.bool_]
 
 
 def is_fanned_out(node: Node, parent: Node) -> bool:

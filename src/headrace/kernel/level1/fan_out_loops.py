@@ -6,9 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.kernel.jit import compiled
-
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from headrace.model.arrays import Integers, Mask
 
 
 @compiled

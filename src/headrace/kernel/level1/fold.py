@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.aggregates.partials import Partial
-from headrace.kernel.combine import Integers, NodePartials, gathered, ordered_partials
+from headrace.kernel.combine import NodePartials, gathered, ordered_partials
 from headrace.kernel.level1.fan_out import fan_out, is_fanned_out
 from headrace.kernel.level1.row_slots import place_rows
 from headrace.kernel.level1.rows import MOST_CELLS, KeptRows, NodeRows, Source, truth
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.totals import added_up
 from headrace.kernel.threads import in_order
+from headrace.model.arrays import Integers
 from headrace.model.caches import cached
 from headrace.model.expressions import Expression
 from headrace.model.schema import UserFunction

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from headrace.kernel.jit import compiled
 from headrace.kernel.level1.cell_loops import last_reached
 from headrace.kernel.slot_loops import EMPTY
-
-Integers = npt.NDArray[np.int64]
+from headrace.model.arrays import Integers
 
 LATEST = np.int64(2**63 - 1)
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.kernel.combine import Integers, ordered_groups
+from headrace.kernel.combine import ordered_groups
 from headrace.kernel.groups import Groups, coded
 from headrace.kernel.level1.cells import slice_codes, slices_within
 from headrace.kernel.level1.row_slot_loops import slots_by_slice
 from headrace.kernel.level1.rows import Source
 from headrace.kernel.slots import Codes, Keys, is_dense
 from headrace.kernel.states.columns import readable
+from headrace.model.arrays import Integers
 from headrace.planner.lattice import Node
 from headrace.windows import Slices
 

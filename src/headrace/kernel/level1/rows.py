@@ -16,13 +16,14 @@ import pyarrow.compute as pc
 from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import built
 from headrace.expressions.evaluation import Evaluation
-from headrace.kernel.combine import Integers, NodePartials
+from headrace.kernel.combine import NodePartials
 from headrace.kernel.groups import Encoded, Groups, coded, encode, numbered
 from headrace.kernel.level1.cells import codes_of
 from headrace.kernel.slots import Codes, Keys, Scratch
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.kinds import state_of
 from headrace.kernel.states.totals import Addends, Totals, addends
+from headrace.model.arrays import Integers
 from headrace.model.caches import cached
 from headrace.model.expressions import Call, Expression, children, with_children
 from headrace.model.schema import UserFunction

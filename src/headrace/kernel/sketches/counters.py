@@ -16,12 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.aggregates.partials import COUNTERS, MEETING_PLACES
-from headrace.expressions.columns import Mask, raw
+from headrace.expressions.columns import raw
 from headrace.kernel.sketches.counters_byte_loops import HEADER, check_states, read_states, write_states
 from headrace.kernel.sketches.counters_loops import add_by_slot, count_by_slot, fold_slots, group_by_slot, meet
 from headrace.kernel.sketches.items import (
     Coded,
-    Integers,
     Kind,
     coded,
     decoded,
@@ -32,6 +31,7 @@ from headrace.kernel.sketches.items import (
 )
 from headrace.kernel.sketches.packed_bytes import STATE, Bytes, Offsets, expect_good, offsets_of, opened, packed, refuse
 from headrace.kernel.states.columns import Columns, Slots, counted, readable
+from headrace.model.arrays import Integers, Mask
 from headrace.model.errors import UsageError
 from headrace.model.types import MAX_BIGINT, DataType
 

@@ -6,12 +6,10 @@ A row whose weight is not above 0 does not count. Sums stop at the greatest BIGI
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headrace.kernel.jit import compiled
 from headrace.kernel.slot_loops import place_of
-
-Integers = NDArray[np.int64]
+from headrace.model.arrays import Integers
 
 MOST = 2**63 - 1
 FIRST_BITS = 3

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from headrace.expressions.columns import canonical, raw
 from headrace.kernel.sketches.packed_bytes import Bytes, Offsets, opened
 from headrace.kernel.states.columns import ranked, readable
+from headrace.model.arrays import Integers
 from headrace.model.arrow import ADDRESS_BYTES, arrow_type
 from headrace.model.errors import UnsupportedError
 from headrace.model.types import MAX_BIGINT, MAX_DECIMAL_DIGITS, TIMESTAMP
-
-Integers = NDArray[np.int64]
 
 BIGINT_TAG, DOUBLE_TAG, BOOLEAN_TAG, STRING_TAG, TIMESTAMP_TAG, DECIMAL_TAG, ADDRESS_TAG = range(1, 8)
 WORD, WIDE = 8, 16

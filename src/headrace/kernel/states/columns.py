@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expressions.columns import Mask, canonical, raw
+from headrace.expressions.columns import canonical, raw
+from headrace.model.arrays import Mask
 
 Slots = npt.NDArray[np.int64]
 """The slot of each row, from 0."""

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.expressions.columns import Mask
 from headrace.kernel.states.columns import Columns, Slots, column, counted, numbers, ranked, readable
 from headrace.kernel.states.fold_loops import keep_greatest, keep_least
+from headrace.model.arrays import Mask
 from headrace.model.arrow import arrow_type
 from headrace.model.types import MAX_BIGINT, MIN_BIGINT, DataType
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.aggregates.partials import SIZES, Partial
-from headrace.expressions.columns import Mask
 from headrace.kernel.sketches import buckets, counters, kll
 from headrace.kernel.sketches.hll import Hll
 from headrace.kernel.sketches.packed_bytes import STATE
 from headrace.kernel.states.columns import Columns, Slots, column
 from headrace.kernel.states.fold_loops import Doubles
 from headrace.kernel.states.moments import doubles
+from headrace.model.arrays import Mask
 from headrace.model.arrow import arrow_type, is_bytes
 from headrace.model.errors import DataError
 from headrace.model.types import DataType

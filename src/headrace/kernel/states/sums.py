@@ -16,7 +16,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.expressions.columns import Evaluated, Mask, built, present, raw, settled
+from headrace.expressions.columns import (
+    Evaluated,
+    built,
+    present,
+    raw,
+    settled,
+)
 from headrace.expressions.kernels_decimals import MAX_EXACT_DOUBLE, MAX_EXACT_POWER, WIDE_DIGITS, fit_decimal
 from headrace.kernel.states.columns import Columns, Slots, column, counted, numbers, readable
 from headrace.kernel.states.fold_loops import (
@@ -30,6 +36,7 @@ from headrace.kernel.states.fold_loops import (
     add_words,
     count_rows,
 )
+from headrace.model.arrays import Mask
 from headrace.model.types import MAX_DECIMAL_DIGITS, DataType
 
 BIGINT_SUM = pa.decimal128(MAX_DECIMAL_DIGITS, 0)

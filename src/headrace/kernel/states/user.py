@@ -16,9 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregates.user import DeclaredAggregate, Failed, isolated, lowered, there
-from headrace.expressions.columns import Evaluated, Mask, from_plain, holds, present, united
+from headrace.expressions.columns import (
+    Evaluated,
+    from_plain,
+    holds,
+    present,
+    united,
+)
 from headrace.kernel.close.loops import order_by_group
 from headrace.kernel.states.columns import Columns, Slots
+from headrace.model.arrays import Mask
 from headrace.model.errors import DataError
 from headrace.model.types import DataType, Value
 
