@@ -13,7 +13,7 @@ import pytest
 
 from headrace.edge.agent_progress import Mode
 from headrace.edge.orders_poll import Following
-from headrace.edge.work import check_functions, needed_columns, work_for
+from headrace.edge.work import check_functions, ordered_columns, work_for
 from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, UserFunction
@@ -137,9 +137,9 @@ def test_functions_of_users_must_be_known() -> None:
 
 
 def test_only_what_is_asked_for_is_read() -> None:
-    assert needed_columns(orders_for({"counts": QUERIES["counts"]}), STREAM) == {"t", "v"}
-    assert needed_columns(Orders("r"), STREAM) == {"t", "k", "v", "x"}
-    assert needed_columns(orders_for({"counts": QUERIES["counts"]}), replace(STREAM, partition="k")) == {"t", "k", "v"}
+    assert ordered_columns(orders_for({"counts": QUERIES["counts"]}), STREAM) == {"t", "v"}
+    assert ordered_columns(Orders("r"), STREAM) == {"t", "k", "v", "x"}
+    assert ordered_columns(orders_for({"counts": QUERIES["counts"]}), replace(STREAM, partition="k")) == {"t", "k", "v"}
 
 
 def test_columns_must_be_declared_as_at_the_root() -> None:

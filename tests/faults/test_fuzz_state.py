@@ -19,7 +19,7 @@ from headrace.edge.agent_progress import Mode
 from headrace.edge.edge_state import Mark, Reading, Record, position_after
 from headrace.edge.sender import Sender
 from headrace.edge.spool import Spool
-from headrace.edge.work import needed_columns, work_for
+from headrace.edge.work import ordered_columns, work_for
 from headrace.kernel import interchange
 from headrace.kernel.combine import combine
 from headrace.kernel.interchange import Counts, Shipment, pack, unpack
@@ -64,7 +64,7 @@ def follow(text: str) -> None:
     """As an agent does: what it can build it can also run."""
     orders = from_text(text)
     work = work_for(orders, CATALOG, {}, 1 << 20)
-    needed_columns(orders, STREAM)
+    ordered_columns(orders, STREAM)
     work.feed(ROWS)
     work.cut()
 

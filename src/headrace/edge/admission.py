@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from headrace.edge.intake import Intake
 from headrace.engine.level1_task import highest_by_partition
-from headrace.engine.watermark import earlier, is_idle, later
+from headrace.engine.watermark import is_idle
 from headrace.model.arrays import Integers
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.schema import Stream
+from headrace.model.time import earlier, later
 from headrace.model.types import TIMESTAMP
 from headrace.storage.records import Partition
 from headrace.wire.frames import Rows

@@ -26,7 +26,7 @@ from headrace.edge.work import (
     Forwarding,
     Passed,
     Work,
-    needed_columns,
+    ordered_columns,
     packed,
     parted,
     work_for,
@@ -158,7 +158,7 @@ class Agent:
         self.seen = newest
         try:
             work = work_for(newest.orders, self.catalog, newest.tables, self.pace.memory_bytes)
-            columns = needed_columns(newest.orders, self.stream)
+            columns = ordered_columns(newest.orders, self.stream)
         except HeadraceError as problem:
             if self.work is None and self.mode is not Mode.LIVE:
                 raise

@@ -22,6 +22,7 @@ from headrace.kernel.combine import NodePartials, combine
 from headrace.kernel.interchange import pack
 from headrace.model.errors import UsageError
 from headrace.model.schema import Stream
+from headrace.model.time import later
 from headrace.planner.codec import decode, digest_of, encode
 from headrace.planner.lattice import Node
 from headrace.planner.plan import Plan
@@ -42,7 +43,16 @@ from headrace.wire.frames import (
     plain_bytes,
     to_bytes,
 )
-from headrace.wire.ledger import BEGINNING, EdgeState, Ledger, Verdict, decide, from_json, latest, taken, to_json
+from headrace.wire.ledger import (
+    BEGINNING,
+    EdgeState,
+    Ledger,
+    Verdict,
+    decide,
+    from_json,
+    taken,
+    to_json,
+)
 from headrace.wire.orders import Orders
 
 MOST_TAKEN_BYTES = MOST_BYTES // 2
@@ -229,7 +239,7 @@ class Relay:
     def has_news(self, header: Header) -> bool:
         """Whether there are rows in it, or its edge is further. One that only lives is idle, as at the root."""
         known_us = self.ledger.get(header.edge, EdgeState()).watermark_us
-        return header.rows.read > 0 or latest(known_us, header.watermark_us) != known_us
+        return header.rows.read > 0 or later(known_us, header.watermark_us) != known_us
 
     def checked_header(self, path: Path) -> Header:
         header = header_of(path)
@@ -321,7 +331,7 @@ class Relay:
         """It never goes back."""
         now_us = self.clock()
         silent = {edge for edge in self.edges if now_us - self.heard_us[edge] >= self.idle_us}
-        return latest(self.watermark_us, lowest_watermark(ledger, self.edges, silent))
+        return later(self.watermark_us, lowest_watermark(ledger, self.edges, silent))
 
 
 def lowest_watermark(ledger: Ledger, edges: Iterable[str], silent: Collection[str]) -> int | None:

@@ -15,6 +15,7 @@ from headrace.expressions.functions import FUNCTIONS
 from headrace.model.arrow import ADDRESS_BYTES, arrow_type
 from headrace.model.errors import DataError, UsageError
 from headrace.model.expressions import Call, Expression, columns_in, walk
+from headrace.model.query import needed_columns
 from headrace.model.schema import Catalog, Stream
 from headrace.model.types import Value
 from headrace.planner.plan import Plan
@@ -95,7 +96,7 @@ def work_for(orders: Orders, catalog: Catalog, tables: Mapping[str, pa.Table], m
         if stream is not None:
             check_plan(orders.plan, stream)
             trial = LevelOne(orders, catalog, tables)
-            trial.feed(trial_rows(stream, needed_columns(orders, stream)))
+            trial.feed(trial_rows(stream, ordered_columns(orders, stream)))
             trial.cut()
         return LevelOne(orders, catalog, tables, memory_bytes=memory_bytes)
 
@@ -139,15 +140,11 @@ def check_plan(plan: Plan, stream: Stream) -> None:
             raise UsageError("schema", problem, hint="'schema' names the SQL file that the job has too")
 
 
-def needed_columns(orders: Orders, stream: Stream) -> frozenset[str]:
-    """The columns of the stream that some query names, its event time and its partition; all to pass them on."""
+def ordered_columns(orders: Orders, stream: Stream) -> frozenset[str]:
+    """Return the columns that these orders need; all of them, if rows are passed on."""
     if orders.plan is None:
         return frozenset(column.name for column in stream.columns)
-    named = {
-        column.name for query in orders.queries.values() for tree in query.expressions() for column in columns_in(tree)
-    }
-    named |= {stream.event_time} | ({stream.partition} if stream.partition else set())
-    return frozenset(column.name for column in stream.columns if column.name in named)
+    return needed_columns(stream, orders.queries.values())
 
 
 # Frames that are not too large

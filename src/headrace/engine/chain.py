@@ -19,13 +19,14 @@ import pyarrow.parquet as pq
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.registry import read_registry, requests
 from headrace.engine.step import Stepper
-from headrace.engine.watermark import ENDED_US, extent_us, later
+from headrace.engine.watermark import ENDED_US, extent_us
 from headrace.inputs.conversion import as_stream
 from headrace.model.arrow import arrow_type
 from headrace.model.chaining import derived_stream
 from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Stream
+from headrace.model.time import later
 from headrace.model.units import InputFile
 from headrace.sql import format_stream
 from headrace.storage.directory import Beginning, Directory, open_directory, prepare, read_format

@@ -15,8 +15,6 @@ from headrace.engine.level1_task import Counted, added
 from headrace.engine.level2_task import ORDER, Reduced, is_merged, state_of
 from headrace.engine.watermark import (
     ENDED_US,
-    earlier,
-    later,
     moved_partitions,
     moved_watermark,
     needed_from,
@@ -25,6 +23,7 @@ from headrace.engine.watermark import (
 from headrace.kernel.close.windows import best_of
 from headrace.model.arrow import for_people, one_array
 from headrace.model.query import Query
+from headrace.model.time import earlier, later
 from headrace.storage.disk import read_file
 from headrace.storage.records import (
     Commit,

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from headrace.engine.watermark import ENDED_US, extent_us, later
+from headrace.engine.watermark import ENDED_US, extent_us
 from headrace.kernel.close.retained import Retained
 from headrace.kernel.close.windows import Due, Unknown, is_known
 from headrace.model.query import Query
+from headrace.model.time import later
 from headrace.model.windows import AnyWindow, Interval
 from headrace.planner.demand import demand
 from headrace.storage.directory import Directory

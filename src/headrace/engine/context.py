@@ -20,7 +20,7 @@ from headrace.kernel.close.windows import MAX_RESULT_ROWS
 from headrace.kernel.level1.reader import Reader
 from headrace.model.caches import note_plan
 from headrace.model.errors import UsageError
-from headrace.model.expressions import columns_in
+from headrace.model.query import needed_columns
 from headrace.model.schema import Catalog, Stream
 from headrace.planner.plan import Plan
 from headrace.storage.directory import Directory
@@ -154,11 +154,6 @@ def prepared_reader(setting: Setting, registry: int, plan: str, tables: tuple[tu
 
 
 @lru_cache(maxsize=4)
-def needed_columns(setting: Setting, version: int) -> frozenset[str]:
-    """The columns of the stream that some query names, its event time and its partition."""
-    stream, registry = setting.declared, read_registry(setting.directory.root, version)
-    named = {
-        column.name for query in registry.active.values() for tree in query.expressions() for column in columns_in(tree)
-    }
-    named |= {stream.event_time} | ({stream.partition} if stream.partition else set())
-    return frozenset(column.name for column in stream.columns if column.name in named)
+def step_columns(setting: Setting, version: int) -> frozenset[str]:
+    """Return the columns that the queries of this version of the registry need."""
+    return needed_columns(setting.declared, read_registry(setting.directory.root, version).active.values())

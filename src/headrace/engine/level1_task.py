@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.engine.context import Setting, Step, needed_columns, reader_of, step_of
+from headrace.engine.context import Setting, Step, reader_of, step_columns, step_of
 from headrace.engine.edge_inbox import frame_at
 from headrace.inputs import BadFile, Rows, read
 from headrace.kernel.combine import NodePartials
@@ -149,7 +149,7 @@ def kept_frame(path: Path) -> Frame:
 def file_rows(step: Step, unit: Unit) -> Iterator[Rows]:
     setting = step.setting
     assert setting.source is not None
-    for rows in read(setting.source, unit, setting.declared, needed_columns(setting, step.journal.registry)):
+    for rows in read(setting.source, unit, setting.declared, step_columns(setting, step.journal.registry)):
         yield replace(rows, path=unit.path)
 
 

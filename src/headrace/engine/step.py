@@ -25,10 +25,11 @@ from headrace.engine.quarantine import DIED, Bisection, is_death, named_failure,
 from headrace.engine.registry import Quotas, Registry, answered, keep_registry, read_registry, requests
 from headrace.engine.requests import Changes
 from headrace.engine.step_input import STEP_BYTES, Upstream, check_unchanged, new_files, sample_of
-from headrace.engine.watermark import ENDED_US, later, moved_watermark
+from headrace.engine.watermark import ENDED_US, moved_watermark
 from headrace.inputs import list_files
 from headrace.kernel.failures import failures_named
 from headrace.model.errors import QueryFailure, UsageError, printable
+from headrace.model.time import later
 from headrace.model.units import Unit
 from headrace.planner.codec import digest_of, encode
 from headrace.planner.cost import FOR_EDGES

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from headrace.engine.context import Setting, needed_columns
+from headrace.engine.context import Setting, step_columns
 from headrace.engine.edge_inbox import frame_at
 from headrace.engine.plan_in_force import SAMPLE_ROWS
 from headrace.inputs import (
@@ -109,7 +109,7 @@ def sampled_rows(setting: Setting, unit: Unit, version: int) -> Iterator[pa.Tabl
         yield from check_rows(sent, stream) if sent.header.plan is None else ()
         return
     assert source is not None
-    for columns in ({column.name for column in stream.columns}, needed_columns(setting, version)):
+    for columns in ({column.name for column in stream.columns}, step_columns(setting, version)):
         is_begun = False
         try:
             for rows in read(source, unit, stream, columns):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headrace.model.schema import Stream
+from headrace.model.time import later
 from headrace.model.windows import AnyWindow, Window
 from headrace.storage.records import Journal, Partition, Span
 from headrace.windows import horizon
@@ -12,16 +13,6 @@ from headrace.windows import horizon
 ENDED_US = 2**62
 """The watermark behind the end of a bounded stream: later than any window, and far from overflow."""
 BEGINNING_US = -(2**62)
-
-
-def later(first: int | None, second: int | None) -> int | None:
-    """The later of two times, if there are any."""
-    return max((each for each in (first, second) if each is not None), default=None)
-
-
-def earlier(first: int | None, second: int | None) -> int | None:
-    """The earlier of two times, if there are any."""
-    return min((each for each in (first, second) if each is not None), default=None)
 
 
 def moved_partitions(

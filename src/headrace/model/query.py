@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from headrace.model.expressions import Aggregate, Expression, aggregates_in
+from headrace.model.expressions import Aggregate, Expression, aggregates_in, columns_in
 from headrace.model.hashing import HashedOnce
-from headrace.model.schema import Column
+from headrace.model.schema import Column, Stream
 from headrace.model.stored import stored
 from headrace.model.windows import AnyWindow
 
@@ -86,3 +86,10 @@ class Query(HashedOnce):
     def aggregates(self) -> tuple[Aggregate, ...]:
         """The distinct aggregates that the query needs, in order of appearance."""
         return tuple(dict.fromkeys(aggregate for tree in self.results() for aggregate in aggregates_in(tree)))
+
+
+def needed_columns(stream: Stream, queries: Iterable[Query]) -> frozenset[str]:
+    """Return the columns of the stream that some query names, its event time and its partition."""
+    named = {column.name for query in queries for tree in query.expressions() for column in columns_in(tree)}
+    named |= {stream.event_time} | ({stream.partition} if stream.partition else set())
+    return frozenset(column.name for column in stream.columns if column.name in named)

@@ -126,3 +126,13 @@ def parse_zone(name: str) -> tzinfo:
         return UTC if name.upper() in ("UTC", "Z") else ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise ValueError(f"'{name}' is not a time zone; use a name like 'America/New_York' or 'UTC'") from None
+
+
+def later(first: int | None, second: int | None) -> int | None:
+    """Return the later of two times; None counts as no time."""
+    return max((time_us for time_us in (first, second) if time_us is not None), default=None)
+
+
+def earlier(first: int | None, second: int | None) -> int | None:
+    """Return the earlier of two times; None counts as no time."""
+    return min((time_us for time_us in (first, second) if time_us is not None), default=None)

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from headrace.model.errors import DataError
-from headrace.model.time import SECOND_US
+from headrace.model.time import SECOND_US, later
 from headrace.wire.frames import CHECKS, FrameError, Header, Member, Position, Rows, is_count
 
 MOST_INCARNATIONS = 16
@@ -57,8 +57,8 @@ class EdgeState:
             {incarnation: sequences[incarnation] for incarnation in kept},
             header.position if newest else self.position,
             header.plan if newest else self.plan,
-            latest(self.watermark_us, header.watermark_us),
-            latest(self.highest_us, header.highest_us),
+            later(self.watermark_us, header.watermark_us),
+            later(self.highest_us, header.highest_us),
             self.rows.plus(header.rows),
             self.frames + 1,
             self.bytes + size,
@@ -69,10 +69,6 @@ class EdgeState:
 
 Ledger = Mapping[str, EdgeState]
 """By the names of edges."""
-
-
-def latest(first: int | None, second: int | None) -> int | None:
-    return max((each for each in (first, second) if each is not None), default=None)
 
 
 def decide(ledger: Ledger, header: Header) -> Decision:
