@@ -14,6 +14,7 @@ import pytest
 
 from headrace import inputs
 from headrace.engine import level1_task as mapping
+from headrace.engine.admission import Admission
 from headrace.engine.step import Input
 from headrace.inputs import Rows
 from headrace.inputs.parquet import PIECE_ROWS
@@ -116,14 +117,14 @@ def test_rows_that_a_reader_loses(tmp_path: Path) -> None:
 def test_rows_that_are_in_no_count(tmp_path: Path) -> None:
     write_files(tmp_path)
     stepper = make_stepper(tmp_path)
-    accepted = mapping.Task.accepted
+    admit = Admission.admit
 
-    def forgetful(task: mapping.Task, rows: Rows) -> pa.Table:
-        table = accepted(task, rows)
-        task.count(admitted=-1)
+    def forgetful(admission: Admission, rows: Rows) -> pa.Table:
+        table = admit(admission, rows)
+        admission.count(admitted=-1)
         return table
 
-    with patch.object(mapping.Task, "accepted", forgetful), pytest.raises(DataError, match="12 rows were read, and 11"):
+    with patch.object(Admission, "admit", forgetful), pytest.raises(DataError, match="12 rows were read, and 11"):
         stepper.step(Input())
     stepper.close()
 

@@ -12,13 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.edge.intake import Intake
-from headrace.engine.level1_task import highest_by_partition
+from headrace.engine.admission import event_times_us, highest_by_partition, is_future
 from headrace.engine.watermark import is_idle
 from headrace.model.arrays import Integers
-from headrace.model.arrow import arrow_type, one_array
 from headrace.model.schema import Stream
 from headrace.model.time import earlier, later
-from headrace.model.types import TIMESTAMP
 from headrace.storage.records import Partition
 from headrace.wire.frames import Rows
 
@@ -74,14 +72,10 @@ class Judge:
         """The rows with a time that is not of the future, by the clock when `accepted` was last called."""
         if table[self.stream.event_time].null_count:
             table = table.filter(pc.is_valid(table[self.stream.event_time]))
-        return table if self.now_us is None else table.filter(self.is_present(table, self.now_us))
-
-    def is_present(self, table: pa.Table, now_us: int) -> pa.ChunkedArray:
-        limit = pa.scalar(now_us + self.stream.skew_us, pa.int64()).cast(arrow_type(TIMESTAMP))
-        return pc.less_equal(table[self.stream.event_time], limit)
+        return table if self.now_us is None else table.filter(pc.invert(is_future(table, self.stream, self.now_us)))
 
     def note_times(self, table: pa.Table, now_us: int | None) -> None:
-        times_us, judged = times_in(table, self.stream), self.judged
+        times_us, judged = event_times_us(table, self.stream), self.judged
         judged.lowest_us = earlier(judged.lowest_us, int(times_us.min()))
         judged.highest_us = later(judged.highest_us, int(times_us.max()))
         judged.rows = replace(judged.rows, late=judged.rows.late + self.count_late(times_us))
@@ -106,7 +100,3 @@ class Judge:
     def cut(self) -> Judged:
         judged, self.judged = self.judged, Judged()
         return judged
-
-
-def times_in(table: pa.Table, stream: Stream) -> Integers:
-    return np.asarray(one_array(table[stream.event_time]).cast(pa.int64()))

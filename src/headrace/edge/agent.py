@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from headrace.edge.admission import Judge, times_in
+from headrace.edge.admission import Judge
 from headrace.edge.agent_progress import Mode, Pace, Progress
 from headrace.edge.edge_state import Mark, Record, position_after
 from headrace.edge.file_source import RowSource, Tell
@@ -31,6 +31,7 @@ from headrace.edge.work import (
     parted,
     work_for,
 )
+from headrace.engine.admission import event_times_us
 from headrace.kernel.failures import queries_using
 from headrace.model.errors import DataError, ExpressionFailure, HeadraceError, UsageError
 from headrace.model.schema import Catalog, Stream
@@ -298,7 +299,7 @@ class Agent:
     def cut_passed(self) -> Passed:
         """Rows that go up beside the partials since the last cut."""
         tables = self.passed.cut()
-        late = sum(self.judge.count_late(times_in(table, self.stream)) for table in tables)
+        late = sum(self.judge.count_late(event_times_us(table, self.stream)) for table in tables)
         return Passed(tables, Rows(read=sum(table.num_rows for table in tables), late=late))
 
     def position_after(self, mark: Mark) -> Position:

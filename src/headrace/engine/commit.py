@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from headrace.engine.context import Step
 from headrace.engine.edge_inbox import highest_of, plans_to_keep, spans_of, with_edges
-from headrace.engine.level1_task import Counted, added
 from headrace.engine.level2_task import ORDER, Reduced, is_merged, state_of
+from headrace.engine.task_counts import Counted, added
 from headrace.engine.watermark import (
     ENDED_US,
     moved_partitions,

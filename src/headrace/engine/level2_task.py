@@ -17,8 +17,9 @@ import pyarrow as pa
 from headrace.engine.completeness import uncounted, with_skipped
 from headrace.engine.context import Setting, Step, step_of
 from headrace.engine.edge_inbox import spans_of
-from headrace.engine.level1_task import COUNTS, Counted, Piece, counted_from
+from headrace.engine.level1_task import COUNTS, Piece
 from headrace.engine.registry import Registered, Registry
+from headrace.engine.task_counts import Counted, counted_from
 from headrace.engine.watermark import BEGINNING_US, ENDED_US
 from headrace.kernel.close.retained import Retained
 from headrace.kernel.close.windows import Closed, Due, Unknown, close

@@ -20,9 +20,10 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
 from headrace.engine.context import Setting, step_of
-from headrace.engine.level1_task import Piece, counted_from, map_rows, map_units, to_json
+from headrace.engine.level1_task import Piece, map_rows, map_units
 from headrace.engine.level2_task import Reduced, reduce_step
 from headrace.engine.step import Ran
+from headrace.engine.task_counts import counted_from, to_json
 from headrace.inputs import Rows
 from headrace.inputs.conversion import convert_table
 from headrace.spark.session import check_workers

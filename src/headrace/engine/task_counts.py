@@ -1,0 +1,59 @@
+"""What one task of partial aggregation counted, and the sum over tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from headrace.storage.records import ResultFile, Totals, UnitRead, result_files
+
+
+@dataclass(slots=True)
+class Counted:
+    """What a task counted. Partitions have the highest event time that each sent; errors are by query."""
+
+    totals: Totals = field(default_factory=Totals)
+    errors: dict[str, int] = field(default_factory=dict)
+    highest_us: dict[str, int] = field(default_factory=dict)
+    start_us: int | None = None
+    end_us: int | None = None
+    node_rows: int = 0
+    rejected: list[ResultFile] = field(default_factory=list)
+    units: list[UnitRead] = field(default_factory=list)
+
+    @property
+    def dataframe_rows(self) -> int:
+        """The rows that were read of no unit."""
+        return self.totals.rows - sum(unit.rows for unit in self.units if not unit.is_partials)
+
+    def plus(self, other: Counted) -> Counted:
+        starts = [each for each in (self.start_us, other.start_us) if each is not None]
+        ends = [each for each in (self.end_us, other.end_us) if each is not None]
+        return Counted(
+            self.totals.plus(other.totals),
+            added(self.errors, other.errors),
+            {
+                key: max(each[key] for each in (self.highest_us, other.highest_us) if key in each)
+                for key in self.highest_us | other.highest_us
+            },
+            min(starts, default=None),
+            max(ends, default=None),
+            self.node_rows + other.node_rows,
+            self.rejected + other.rejected,
+            self.units + other.units,
+        )
+
+
+def added(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
+
+
+def to_json(counted: Counted) -> bytes:
+    return json.dumps(asdict(counted)).encode()
+
+
+def counted_from(data: bytes) -> Counted:
+    found = json.loads(data)
+    rejected, units = list(result_files(found["rejected"])), [UnitRead(**each) for each in found["units"]]
+    return Counted(**{**found, "totals": Totals(**found["totals"]), "rejected": rejected, "units": units})
