@@ -71,10 +71,14 @@ class Step:
 
     setting: Setting
     journal: Journal
+    last_commit: Commit | None = None
+    """The commit before this step, where it is known already."""
 
     @cached_property
     def before(self) -> Commit | None:
-        """Read where it is needed: level 1 does not look at it, and with many queries it is large."""
+        """The commit before this step. It is read where it is needed: with many queries it is large."""
+        if self.last_commit is not None:
+            return self.last_commit
         return self.setting.directory.commit(self.journal.step - 1) if self.journal.step > 1 else None
 
     @cached_property

@@ -18,6 +18,7 @@ from headrace.engine.commit import Outcome
 from headrace.engine.completeness import outlook
 from headrace.engine.conservation import check_conserved
 from headrace.engine.context import Setting, step_of
+from headrace.engine.decision import StepFacts, decide_step, next_step
 from headrace.engine.edge_inbox import Inbox, NewFrames
 from headrace.engine.level2_task import Reduced
 from headrace.engine.plan_in_force import Planner
@@ -25,11 +26,10 @@ from headrace.engine.quarantine import DIED, Bisection, is_death, named_failure,
 from headrace.engine.registry import Quotas, Registry, answered, keep_registry, read_registry, requests
 from headrace.engine.requests import Changes
 from headrace.engine.step_input import STEP_BYTES, Upstream, check_unchanged, new_files, sample_of
-from headrace.engine.watermark import ENDED_US, moved_watermark
+from headrace.engine.watermark import ENDED_US
 from headrace.inputs import list_files
 from headrace.kernel.failures import failures_named
 from headrace.model.errors import QueryFailure, UsageError, printable
-from headrace.model.time import later
 from headrace.model.units import Unit
 from headrace.planner.codec import digest_of, encode
 from headrace.planner.cost import FOR_EDGES
@@ -41,8 +41,7 @@ from headrace.storage.records import Attempt, Commit, Journal
 from headrace.storage.result_marks import ResultMarks
 from headrace.storage.seen_files import Seen
 from headrace.storage.staged_results import show, staging_folders
-from headrace.windows import instances_ending
-from headrace.wire.ledger import from_json, to_json
+from headrace.wire.ledger import from_json
 
 LOG = logging.getLogger(__name__)
 NOTHING = Plan((), (), {}, 0.0, {})
@@ -157,7 +156,7 @@ class Stepper:
 
     @property
     def number(self) -> int:
-        return (self.commit.step if self.commit else 0) + 1
+        return next_step(self.commit)
 
     # One step
 
@@ -198,59 +197,57 @@ class Stepper:
         return commit
 
     def begin(self, given: Input) -> Journal | None:
-        """Decide what the step does and write it down; None if there is nothing to do."""
+        """Gather what the step may take, decide what it does, and write that down; None if there is nothing to do."""
+        facts = self.gather(given)
+        journal = decide_step(facts)
+        if journal is None:
+            return None
+        if not self.directory.write_journal(journal):
+            raise UsageError("state-lost", f"another engine began step {journal.step}")
+        self.changes.first = {}
+        return journal
+
+    def gather(self, given: Input) -> StepFacts:
+        """Return all that the next step is decided from. What is written on the way has a name of its own, and counts
+        only if a journal names it.
+        """
         before = self.commit
         state_bytes = sum(file.file.bytes for file in before.slices) if before else 0
         registry, taken = self.changes.take(self.registry, state_bytes)
         registry = self.without_slow(registry)
         tables = dict(self.changes.tables)
         upstream_us = self.upstream.closed_us() if self.upstream else None
-        taken_in = new_files(self.setting, self.seen, self.step_bytes, self.upstream, upstream_us)
-        known = from_json(before.edges) if before else {}
-        self.waiting = new = self.inbox.take(known, self.step_bytes, self.live_plans) if self.inbox else NewFrames()
-        files, units, left = taken_in.files, [*taken_in.units, *new.units], taken_in.left
+        files = new_files(self.setting, self.seen, self.step_bytes, self.upstream, upstream_us)
+        ledger = from_json(before.edges) if before else {}
+        self.waiting = self.inbox.take(ledger, self.step_bytes, self.live_plans) if self.inbox else NewFrames()
+        units = (*files.units, *self.waiting.units)
         has_rows = bool(units) or given.rows is not None
         if self.upstream and has_rows:
             results = self.upstream.tables(before.watermark_us if before else None)
             tables |= {name: self.keep_table(rows) for name, rows in results.items()}
-        clock_us = later(before.clock_us if before else None, given.clock_us)
-        watermark_us, closed_us = (before.watermark_us, before.closed_us) if before else (None, None)
         plan = before.plan if before else None
         if has_rows or self.inbox:
             registry, plan = self.planned(registry, tables, units, given)
-        journal = Journal(
-            step=self.number,
-            clock_us=clock_us,
-            watermark_us=watermark_us,
-            closed_us=closed_us,
+        return StepFacts(
+            before=before,
+            stream=self.setting.declared,
+            windows=frozenset(query.window for query in self.registry.active.values()),
             registry=registry.version,
             plan=plan,
             tables=tables,
             tasks=self.runner.tasks,
-            units=tuple(units),
-            files=tuple(files),
-            quarantined=tuple(taken_in.bad),
-            changed=tuple(taken_in.changed),
+            files=files,
+            frames=self.waiting,
             requests=tuple(request.id for request in taken),
+            clock_us=given.clock_us,
             batch=given.batch,
             offsets=given.offsets,
-            ended=given.ended and not left and self.has_ended(upstream_us, new),
-            upstream_us=self.upstream.known_us(left, upstream_us) if self.upstream else None,
-            frames=tuple(new.frames),
-            edges=to_json(new.ledger),
+            has_rows=has_rows,
+            has_edges=self.inbox is not None,
+            is_last=given.ended and self.has_ended(upstream_us, self.waiting),
+            upstream_us=self.upstream.known_us(files.left, upstream_us) if self.upstream else None,
             lost=self.upstream.lost() if self.upstream else (),
         )
-        ends = journal.ended and not (before is not None and before.ended)
-        changes = registry.version != (before.registry if before else 0)
-        comes = has_rows or files or new.frames or taken_in.changed or taken
-        # An edge names a plan as it is encoded today; that of an older version is stored under another name.
-        renames = self.inbox is not None and before is not None and plan != before.plan
-        if not (comes or changes or ends or renames or self.is_due(journal)):
-            return None
-        if not self.directory.write_journal(journal):
-            raise UsageError("state-lost", f"another engine began step {journal.step}")
-        self.changes.first = {}
-        return journal
 
     def without_slow(self, registry: Registry) -> Registry:
         """With queries in quarantine whose windows took too long to close in the step before."""
@@ -266,21 +263,6 @@ class Stepper:
         """Whether nothing more can come from other queries, nor from edges."""
         is_upstream_done = self.upstream is None or upstream_us == ENDED_US
         return is_upstream_done and (self.inbox is None or (not new.is_more and self.inbox.all_ended(new.ledger)))
-
-    def is_due(self, journal: Journal) -> bool:
-        """Whether some window must be closed, or the watermark moves without rows."""
-        before = self.commit
-        if before is None or before.ended:
-            return False
-        moved_us = moved_watermark(before.watermark_us, before.partitions, journal, self.setting.declared)
-        if moved_us != before.watermark_us:
-            return True
-        if before.watermark_us is None or before.watermark_us == before.closed_us:
-            return False
-        after_us = before.closed_us if before.closed_us is not None else -ENDED_US
-        windows = {query.window for query in self.registry.active.values()}
-        spans = [instances_ending(window, after_us, before.watermark_us) for window in windows]
-        return any(first <= last for first, last in spans)
 
     def run_attempts(self, journal: Journal, given: Input) -> tuple[Journal, Ran]:
         """Run the step; if it fails for some queries, run it again without them. A worker that died may have died by
@@ -413,8 +395,7 @@ class Stepper:
 
     def committed(self, journal: Journal, ran: Ran) -> Commit:
         """The state after the step, if no row of it was lost."""
-        step = step_of(self.setting, journal.key)
-        vars(step)["before"] = self.commit  # it need not be read again
+        step = replace(step_of(self.setting, journal.key), last_commit=self.commit)
         outcome = Outcome(step, ran.reduced)
         check_conserved(journal, outcome.counted, ran.dataframe_rows)
         return outcome.commit(self.owner.epoch, self.retain_us, self.list_inputs(journal))
