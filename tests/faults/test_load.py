@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,7 @@ def test_the_command_runs_every_case_and_resumes(tmp_path: Path, capsys: pytest.
 
 def points_of(levels: npt.NDArray[np.floating[Any]]) -> list[Point]:
     """Points whose measures all follow the same line."""
-    return [
-        Point(each, each / 2, 0.05, 300 * each, {"commits": 17, "slices": int(1_000 * each)}, 1.0, 0) for each in levels
-    ]
+    return [Point(each, each / 2, 300 * each, {"commits": 17, "slices": int(1_000 * each)}, 1.0, 0) for each in levels]
 
 
 STEPS = np.arange(300)
@@ -70,13 +67,4 @@ def test_noise_around_a_level_and_growth_that_flattens_are_not(levels: npt.NDArr
 def test_the_curve_has_a_few_lines_of_many_steps() -> None:
     lines = list(curve(points_of(1 + STEPS / 1_000), lines=12))
     assert len(lines) == 13
-    assert lines[-1].split()[:5] == ["299", "1.299", "0.649", "13.0", "390"]
-
-
-def test_work_does_not_depend_on_what_else_the_machine_does() -> None:
-    slower = 1 + STEPS / 300
-    points = [
-        replace(point, cpu_s=each, loop_s=each / 20) for point, each in zip(points_of(slower), slower, strict=True)
-    ]
-    assert growth(points)["cpu_s"] > 0.2
-    assert growth(points)["work"] == 0
+    assert lines[-1].split()[:4] == ["299", "1.299", "0.649", "390"]
