@@ -189,13 +189,19 @@ def growth(points: Sequence[Point]) -> dict[str, float]:
 
 
 def trend(values: Sequence[float]) -> float:
-    """Return the growth after the warm-up along a Theil-Sen line, as a share of the median."""
+    """Return the growth after the warm-up along a Theil-Sen line, as a share of the median.
+
+    Files are deleted every few steps, which is a sawtooth: each value is the mean of one of its periods.
+    """
     checked = np.array(values[int(len(values) * WARM_UP) :])
+    steps = len(checked) - 1
+    if len(checked) >= 2 * KEPT_RECORDS:
+        checked = np.convolve(checked, np.full(KEPT_RECORDS, 1 / KEPT_RECORDS), "valid")
     first, second = np.triu_indices(len(checked), 1)
     if not len(first):
         return 0.0
     slope = float(np.median((checked[second] - checked[first]) / (second - first)))
-    return slope * (len(checked) - 1) / max(float(np.median(checked)), 1e-9)
+    return slope * steps / max(float(np.median(checked)), 1e-9)
 
 
 def curve(points: Sequence[Point], lines: int = 24) -> Iterator[str]:

@@ -52,12 +52,13 @@ def test_slow_steady_growth_is_found(max_growth: Mapping[str, float]) -> None:
         np.ones(len(STEPS)),
         1 + np.random.default_rng(1).normal(0, 0.1, len(STEPS)),
         1 + STEPS % 16 / 64,
+        1 + STEPS[:97] % 16 / 8,
         np.where(STEPS % 16, 1.0, 5.0),
         2 - np.exp(-STEPS / 40),
         np.minimum(1 + STEPS / 50, 3),
         2 - STEPS / 300,
     ],
-    ids=["level", "noise", "saw", "peaks", "flattens", "is full", "shrinks"],
+    ids=["level", "noise", "saw", "short saw", "peaks", "flattens", "is full", "shrinks"],
 )
 def test_noise_around_a_level_and_growth_that_flattens_are_not(levels: npt.NDArray[np.floating[Any]]) -> None:
     found = growth(points_of(levels))

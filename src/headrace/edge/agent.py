@@ -33,6 +33,7 @@ from headrace.edge.work import (
 )
 from headrace.engine.admission import event_times_us
 from headrace.kernel.failures import queries_using
+from headrace.model.caches import note_plan
 from headrace.model.errors import DataError, ExpressionFailure, HeadraceError, UsageError
 from headrace.model.schema import Catalog, Stream
 from headrace.model.time import format_timestamp
@@ -168,6 +169,7 @@ class Agent:
         if self.work is not None:
             self.cut()
         self.work, self.asked, self.columns = work, newest, columns
+        note_plan(newest.orders.plan_id or "")
         self.reported.clear()
 
     def has_room(self) -> bool:

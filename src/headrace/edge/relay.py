@@ -20,6 +20,7 @@ from headrace.edge.edge_state import Record
 from headrace.edge.spool import Spool
 from headrace.kernel.combine import NodePartials, combine
 from headrace.kernel.interchange import pack
+from headrace.model.caches import note_plan
 from headrace.model.errors import UsageError
 from headrace.model.schema import Stream
 from headrace.model.time import later
@@ -79,6 +80,7 @@ class Plans:
             write_file(path, text.encode())
 
     def find(self, name: str) -> Plan | None:
+        note_plan(name)
         path = self.folder / f"{name}.json"
         if name not in self.known and path.exists():
             text = read_file(path).decode("utf-8", "replace")
