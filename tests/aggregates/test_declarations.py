@@ -175,9 +175,9 @@ def outcome(text: str) -> tuple[AggregateDeclaration, ...] | QueryError:
 def test_a_declaration_is_a_value() -> None:
     assert declared(Sum) == declared(Sum())
     assert hash(declared(Sum)) == hash(declared(Sum))
-    assert (declared(Sum).traits.fold, declared(Sum).traits.combine) == (500.0, 2_000.0)
-    assert declared(type("Dear", (Sum,), {"fold_cost": 7.0, "combine_cost": 9.0})).traits.fold == 7.0
-    assert declared(type("Batch", (Sum,), {"update_batch": lambda *_: None})).traits.fold == 20.0
+    assert (declared(Sum).kind.fold, declared(Sum).kind.combine) == (500.0, 2_000.0)
+    assert declared(type("Dear", (Sum,), {"fold_cost": 7.0, "combine_cost": 9.0})).kind.fold == 7.0
+    assert declared(type("Batch", (Sum,), {"update_batch": lambda *_: None})).kind.fold == 20.0
 
 
 @pytest.mark.parametrize(

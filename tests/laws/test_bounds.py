@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from headrace.aggregates.partials import KINDS as TRAITS
-from headrace.aggregates.signatures import make_aggregate
-from headrace.kernel.states.kinds import KINDS, lower
+from headrace.aggregates.registry import KINDS, make_aggregate
+from headrace.kernel.states.kinds import STATES, lower
 from headrace.model.expressions import ColumnRef, Literal
 from headrace.model.types import BIGINT, DOUBLE, DataType
 
@@ -53,7 +52,7 @@ def folds(size: int) -> list[tuple[int, int]]:
 
 
 def merged(kind: str, values: pa.Array, merge: str) -> pa.Array:
-    state = KINDS[kind]
+    state = STATES[kind]
     states = state.lift(np.arange(len(values)) % PARTS, PARTS, values)
     for slots in MERGES[merge]():
         states = state.combine(slots, int(slots.max()) + 1, states)
@@ -67,7 +66,7 @@ def answer(function: str, kind: str, states: pa.Array, item: DataType, *behind: 
 
 
 def test_what_is_bounded_is_here() -> None:
-    bounded = {kind for kind, traits in TRAITS.items() if traits.equality == "bounded"}
+    bounded = {kind for kind, traits in KINDS.items() if traits.equality == "bounded"}
     assert bounded == {"quantiles", "buckets", "distinct", "counters"}
 
 
@@ -79,7 +78,7 @@ def test_ranks(name: str, merge: str) -> None:
     for fraction in FRACTIONS:
         found = answer("percentile_approx", "quantiles", states, DOUBLE, Literal(fraction, DOUBLE))
         low, high = (values < found).mean(), (values <= found).mean()
-        assert low - TRAITS["quantiles"].error <= fraction <= high + TRAITS["quantiles"].error
+        assert low - KINDS["quantiles"].error <= fraction <= high + KINDS["quantiles"].error
 
 
 @inputs
@@ -91,7 +90,7 @@ def test_values(name: str, merge: str) -> None:
     for fraction in FRACTIONS:
         found = answer("percentile_relative", "buckets", states, DOUBLE, Literal(fraction, DOUBLE))
         exact = ordered[max(int(np.ceil(fraction * ROWS)), 1) - 1]
-        assert abs(found - exact) <= TRAITS["buckets"].error * abs(exact) + 1e-12
+        assert abs(found - exact) <= KINDS["buckets"].error * abs(exact) + 1e-12
 
 
 @inputs
@@ -100,7 +99,7 @@ def test_distinct_values(name: str, merge: str) -> None:
     found = answer("approx_count_distinct", "distinct", merged("distinct", pa.array(INPUTS[name]), merge), DOUBLE)
     exact = len(np.unique(INPUTS[name]))
 
-    assert abs(found - exact) <= TRAITS["distinct"].error * exact
+    assert abs(found - exact) <= KINDS["distinct"].error * exact
 
 
 @merges
@@ -118,4 +117,4 @@ def test_heavy_hitters(merge: str, skew: float) -> None:
             assert item in named
         if item in named:
             assert named[item]["lower"] <= count <= named[item]["upper"]
-            assert named[item]["upper"] - named[item]["lower"] <= TRAITS["counters"].error * ROWS
+            assert named[item]["upper"] - named[item]["lower"] <= KINDS["counters"].error * ROWS

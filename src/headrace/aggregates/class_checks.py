@@ -10,8 +10,8 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 
-from headrace.aggregates.partials import Traits
-from headrace.aggregates.user import DeclaredAggregate, Extractor, UserAggregate, offers
+from headrace.aggregates.specification import PartialKind
+from headrace.aggregates.user import KIND_PREFIX, DeclaredAggregate, Extractor, UserAggregate, offers
 from headrace.aggregates.user_states import FAILURE, StateForm
 from headrace.model.arrow import arrow_type
 from headrace.model.errors import UsageError, nearest
@@ -39,9 +39,8 @@ def declared(aggregate: type[UserAggregate] | UserAggregate) -> DeclaredAggregat
         refuse(name, f"its low level {low.name} must take the same arguments and have no low level of its own")
     form = form_of(made, name)
     returns = value_type(made.returns, name)
-    return DeclaredAggregate(
-        name, arguments, returns, form, extractors_of(made, name), traits_of(made, form), made, low
-    )
+    kind = kind_of(made, name, form)
+    return DeclaredAggregate(name, arguments, returns, form, extractors_of(made, name), kind, made, low)
 
 
 def made_by(aggregate: type[UserAggregate] | UserAggregate) -> UserAggregate:
@@ -102,11 +101,16 @@ def extractors_of(made: UserAggregate, name: str) -> tuple[Extractor, ...]:
     return tuple(found)
 
 
-def traits_of(made: UserAggregate, form: StateForm) -> Traits:
-    """Costs in additions. Unless told, those of calling Python, which a batch spreads over its rows."""
-    fold = made.fold_cost or (20.0 if offers(made, "update_batch") else 500.0)
-    state_bytes = sum(arrow.bit_width // 8 + 1 if pa.types.is_primitive(arrow) else 64 for arrow in form.types)
-    return Traits(fold, made.combine_cost or 2_000.0, state_bytes, made.equality, made.error)
+def kind_of(made: UserAggregate, name: str, form: StateForm) -> PartialKind:
+    """Return the kind of the aggregate's partials. Default costs are those of Python calls, which a batch spreads."""
+    return PartialKind(
+        KIND_PREFIX + name.lower(),
+        fold=made.fold_cost or (20.0 if offers(made, "update_batch") else 500.0),
+        combine=made.combine_cost or 2_000.0,
+        state_bytes=sum(arrow.bit_width // 8 + 1 if pa.types.is_primitive(arrow) else 64 for arrow in form.types),
+        equality=made.equality,
+        error=made.error,
+    )
 
 
 def value_type(text: str, owner: str) -> DataType:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.aggregates.partials import Traits
+from headrace.aggregates.specification import PartialKind
 from headrace.aggregates.user_states import Failed, StateForm, batch_values, isolated, loaded_values
 from headrace.expressions.columns import RowError
 from headrace.expressions.user_calls import of_type
@@ -23,6 +23,7 @@ from headrace.model.errors import UsageError, nearest
 from headrace.model.types import DataType
 
 __all__ = (
+    "KIND_PREFIX",
     "DeclaredAggregate",
     "Extractor",
     "Failed",
@@ -33,6 +34,8 @@ __all__ = (
     "offers",
     "there",
 )
+KIND_PREFIX = "user:"
+"""What the names of kinds of partials begin with if a user defined them."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -127,7 +130,7 @@ class DeclaredAggregate:
     returns: DataType
     form: StateForm
     extractors: tuple[Extractor, ...]
-    traits: Traits
+    kind: PartialKind
     implementation: UserAggregate = field(compare=False)
     low: DeclaredAggregate | None = None
 

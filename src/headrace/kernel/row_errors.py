@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from headrace.aggregates.partials import partials_of
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.combine import Integers
-from headrace.kernel.states.sketches import STORED
+from headrace.kernel.states.sketches import DEFAULT_SKETCHES
 from headrace.model.expressions import Aggregate, Call, Expression
 from headrace.model.query import Query
 from headrace.model.types import BINARY
@@ -71,7 +71,9 @@ def is_stored(aggregate: Aggregate) -> bool:
 
 
 def bad_states(aggregate: Aggregate, states: pa.Array, rows: Mask) -> int:
-    sketches = [STORED[partial.kind] for partial in partials_of(aggregate) if partial.kind in STORED]
+    sketches = [
+        DEFAULT_SKETCHES[partial.kind] for partial in partials_of(aggregate) if partial.kind in DEFAULT_SKETCHES
+    ]
     return sum(int((sketch.bad(states) & rows).sum()) for sketch in sketches)
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.aggregates.partials import partials_of
-from headrace.aggregates.signatures import AGGREGATES
-from headrace.kernel.states.kinds import KINDS, Slots, lower
+from headrace.aggregates.registry import AGGREGATES
+from headrace.kernel.states.kinds import STATES, Slots, lower
 from headrace.model.expressions import Aggregate, ColumnRef
 from headrace.model.types import (
     BIGINT,
@@ -34,7 +34,7 @@ WIDE = decimal(38, 0)
 
 def aggregate_of(function: str, data_type: DataType, distinct: bool = False) -> Aggregate:
     column = ColumnRef("s", "x", data_type)
-    return Aggregate(function, (column,), AGGREGATES[function]((column,)), distinct)
+    return Aggregate(function, (column,), AGGREGATES[function].result_type((column,)), distinct)
 
 
 def as_column(values: Sequence[Any], data_type: DataType) -> pa.Array:
@@ -49,7 +49,7 @@ def over(function: str, values: Sequence[Any], data_type: DataType, distinct: bo
     aggregate = aggregate_of(function, data_type, distinct)
     states = {}
     for partial in partials_of(aggregate):
-        state = KINDS[partial.kind]
+        state = STATES[partial.kind]
         lifted = state.lift(np.arange(len(values)), len(values), as_column(values, data_type))
         states[partial.kind] = state.combine(np.zeros(len(values), np.int64), 1, lifted)
     found = lower(aggregate, states)
@@ -59,7 +59,7 @@ def over(function: str, values: Sequence[Any], data_type: DataType, distinct: bo
 def at_once(function: str, values: Sequence[Any], data_type: DataType) -> Any:
     aggregate = aggregate_of(function, data_type)
     slots, column = np.zeros(len(values), np.int64), as_column(values, data_type)
-    states = {partial.kind: KINDS[partial.kind].lift(slots, 1, column) for partial in partials_of(aggregate)}
+    states = {partial.kind: STATES[partial.kind].lift(slots, 1, column) for partial in partials_of(aggregate)}
     return lower(aggregate, states).values.to_pylist()[0]
 
 
@@ -84,7 +84,7 @@ def test_a_sum_may_leave_64_bits_on_its_way() -> None:
 
 
 def test_only_the_slot_that_overflows_fails() -> None:
-    states = KINDS["sum"].lift(slots_of(0, 1, 1, 3), 4, pa.array([5, MAX_BIGINT, 1, -1]))
+    states = STATES["sum"].lift(slots_of(0, 1, 1, 3), 4, pa.array([5, MAX_BIGINT, 1, -1]))
     assert states[0].to_pylist() == [5, 2**63, None, -1]
     found = lower(aggregate_of("sum", BIGINT), {"sum": states})
     assert found.values.to_pylist() == [5, None, None, -1]
@@ -147,12 +147,12 @@ def test_compensation_keeps_what_cancellation_would_lose() -> None:
 
 def test_a_slot_beyond_the_doubles_leaves_others_alone() -> None:
     column = pa.array([1e308, 0.25, 1e308, None, INF, 0.5])
-    states = KINDS["sum"].lift(slots_of(0, 1, 0, 1, 2, 1), 4, column)
+    states = STATES["sum"].lift(slots_of(0, 1, 0, 1, 2, 1), 4, column)
     found = lower(aggregate_of("sum", DOUBLE), {"sum": states})
     assert found.values.to_pylist() == [INF, 0.75, INF, None]
-    back = KINDS["sum"].lift(slots_of(0, 0, 2), 4, pa.array([-1e308, -1e308, 1.0]))
+    back = STATES["sum"].lift(slots_of(0, 0, 2), 4, pa.array([-1e308, -1e308, 1.0]))
     both = tuple(pa.concat_arrays(columns) for columns in zip(states, back, strict=True))
-    combined = KINDS["sum"].combine(slots_of(0, 1, 2, 3, 0, 1, 2, 3), 4, both)
+    combined = STATES["sum"].combine(slots_of(0, 1, 2, 3, 0, 1, 2, 3), 4, both)
     assert lower(aggregate_of("sum", DOUBLE), {"sum": combined}).values.to_pylist() == [0.0, 0.75, INF, None]
 
 
@@ -169,7 +169,7 @@ def test_variance_with_a_mean_a_million_times_the_deviation() -> None:
 def test_variance_of_many_rows_with_a_far_off_mean() -> None:
     deviations = np.random.default_rng(7).normal(size=100_000)
     column, slots = pa.array(1e6 + deviations), np.arange(100_000) % 1_000
-    state = KINDS["moments"]
+    state = STATES["moments"]
     whole = state.lift(np.zeros(100_000, np.int64), 1, column)
     split = state.combine(np.zeros(1_000, np.int64), 1, state.lift(slots, 1_000, column))
     expected = np.var((1e6 + deviations) - 1e6)
@@ -220,7 +220,7 @@ def test_extremes_of_other_types() -> None:
 
 def test_distinct_values_are_sorted_lists() -> None:
     column = pa.array([NAN, 1.0, -0.0, None, 0.0, -NAN, 1.0])
-    (lists,) = KINDS["values"].lift(slots_of(0, 0, 0, 0, 0, 0, 2), 3, column)
+    (lists,) = STATES["values"].lift(slots_of(0, 0, 0, 0, 0, 0, 2), 3, column)
     assert repr(lists.to_pylist()) == "[[0.0, 1.0, nan], [], [1.0]]"
     assert over("sum", [3, 3, 5, None], BIGINT, distinct=True) == (8, False)
     assert over("sum", [MAX_BIGINT, 1, 1], BIGINT, distinct=True) == (None, True)
@@ -242,11 +242,11 @@ def test_without_values_there_is_no_result() -> None:
 def test_no_slots_and_no_rows() -> None:
     none = slots_of()
     for kind in ("count", "sum", "min", "max", "moments", "values"):
-        states = KINDS[kind].lift(none, 0, pa.array([], pa.float64()))
-        assert [len(column) for column in KINDS[kind].combine(none, 0, states)] == [0] * len(states)
+        states = STATES[kind].lift(none, 0, pa.array([], pa.float64()))
+        assert [len(column) for column in STATES[kind].combine(none, 0, states)] == [0] * len(states)
 
 
 def test_rows_are_counted_without_an_argument() -> None:
-    (counts,) = KINDS["count"].lift(slots_of(0, 2, 2), 3, None)
+    (counts,) = STATES["count"].lift(slots_of(0, 2, 2), 3, None)
     assert counts.to_pylist() == [1, 0, 2]
-    assert KINDS["count"].columns(None) == (pa.int64(),)
+    assert STATES["count"].columns(None) == (pa.int64(),)

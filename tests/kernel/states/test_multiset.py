@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.kernel.states.columns import Slots
-from headrace.kernel.states.multiset import Multiset, lower
+from headrace.kernel.states.multiset import Multiset, percentiles
 from headrace.model.types import BIGINT, DOUBLE, NULL, DataType, decimal
 from tests.expressions.batches import values, with_hidden
 
@@ -78,7 +78,7 @@ def test_percentiles_are_those_of_plain_python(data_type: DataType, data: st.Dat
     plain, array = data.draw(column(data_type))
     parts, slots = drawn_slots(data, len(plain), 5), drawn_slots(data, 5, 3)
     states = STATE.combine(slots, 3, STATE.lift(parts, 5, array))
-    found = lower(states, fraction)
+    found = percentiles(states, fraction)
     assert found.type == pa.float64()
     for slot, result in enumerate(found.to_pylist()):
         group = [plain[row] for row in np.flatnonzero(slots[parts] == slot) if plain[row] is not None]
@@ -124,7 +124,7 @@ def test_states_are_sorted_values_and_their_counts() -> None:
 )
 def test_percentiles_by_hand(listed: list[Any], fraction: float, expected: float) -> None:
     states = STATE.lift(np.zeros(len(listed), np.int64), 1, pa.array(listed))
-    assert lower(states, fraction)[0].as_py() == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
+    assert percentiles(states, fraction)[0].as_py() == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
 
 
 def test_percentiles_as_duckdb_has_them() -> None:
@@ -135,21 +135,21 @@ def test_percentiles_as_duckdb_has_them() -> None:
     for fraction in (0.0, 0.1, 0.5, 0.99, 1.0):
         query = f"SELECT quantile_cont(x, {fraction}) FROM rows GROUP BY slot ORDER BY slot"
         expected = duckdb.connect().register("rows", table).execute(query).fetchall()
-        assert lower(states, fraction).to_pylist() == pytest.approx([row[0] for row in expected], rel=1e-12)
+        assert percentiles(states, fraction).to_pylist() == pytest.approx([row[0] for row in expected], rel=1e-12)
 
 
 def test_slices_of_states_and_states_without_values() -> None:
     states = STATE.lift(slots_of(0, 2, 2, 3), 5, pa.array([1, 5, 8, 9]))
-    assert lower(states, 0.5).to_pylist() == [1.0, None, 6.5, 9.0, None]
-    assert lower(tuple(each[1:4] for each in states), 0.5).to_pylist() == [None, 6.5, 9.0]
-    assert lower(tuple(each[4:] for each in states), 0.5).to_pylist() == [None]
+    assert percentiles(states, 0.5).to_pylist() == [1.0, None, 6.5, 9.0, None]
+    assert percentiles(tuple(each[1:4] for each in states), 0.5).to_pylist() == [None, 6.5, 9.0]
+    assert percentiles(tuple(each[4:] for each in states), 0.5).to_pylist() == [None]
     nothing = STATE.lift(slots_of(0, 1), 2, pa.nulls(2))
     assert tuple(each.type for each in nothing) == STATE.columns(NULL)
-    assert lower(nothing, 0.5).to_pylist() == [None, None]
-    assert lower(STATE.combine(slots_of(), 0, tuple(each[:0] for each in states)), 0.5).to_pylist() == []
+    assert percentiles(nothing, 0.5).to_pylist() == [None, None]
+    assert percentiles(STATE.combine(slots_of(), 0, tuple(each[:0] for each in states)), 0.5).to_pylist() == []
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.5, NAN])
 def test_a_fraction_is_from_0_to_1(fraction: float) -> None:
     with pytest.raises(ValueError, match="from 0 to 1"):
-        lower(STATE.lift(slots_of(0), 1, pa.array([1])), fraction)
+        percentiles(STATE.lift(slots_of(0), 1, pa.array([1])), fraction)

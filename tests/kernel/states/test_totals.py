@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from headrace.aggregates.partials import Partial
 from headrace.engine.bounded import answer
-from headrace.kernel.states.kinds import KINDS
+from headrace.kernel.states.kinds import STATES
 from headrace.kernel.states.totals import MOST, Addends, Totals, added_up, addends, put_together
 from headrace.model.expressions import ColumnRef
 from headrace.model.types import BIGINT
@@ -28,7 +28,7 @@ def test_numbers_are_added_as_the_states_add_them() -> None:
     assert own is not None
     totals = added_up({SUM: own, COUNT: Addends(None, 5)}, slots, 2)
     for partial, columns in ((SUM, (values,)), (COUNT, (None,))):
-        assert totals[partial] == KINDS[partial.kind].lift(slots, 2, *columns)
+        assert totals[partial] == STATES[partial.kind].lift(slots, 2, *columns)
     twice = put_together([totals, totals])
     assert twice is not None
     assert twice.bound == 2 * totals.bound

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headrace.aggregates.partials import COUNTERS, MEETING_PLACES
+from headrace.aggregates.hitters import COUNTERS, MEETING_PLACES
 from headrace.expressions.columns import Mask, raw
 from headrace.kernel.sketches.counters_byte_loops import HEADER, check_states, read_states, write_states
 from headrace.kernel.sketches.counters_loops import add_by_slot, count_by_slot, fold_slots, group_by_slot, meet
@@ -48,7 +48,7 @@ class Counters:
     If `is_compressed`, equal rows are put together before they are counted. The states are the same.
     """
 
-    capacity: int = COUNTERS
+    capacity: int = COUNTERS.default_size
     is_compressed: bool = False
 
     def __post_init__(self) -> None:

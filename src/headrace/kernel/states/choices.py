@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from headrace.expressions.columns import canonical, column_type, holds
 from headrace.kernel.states.columns import Columns, Slots
 from headrace.kernel.states.extremes import GREATEST, LEAST, Extreme
+from headrace.kernel.states.state import StateFamily, lower_first_column
 from headrace.model.types import DataType
 
 
@@ -66,3 +67,8 @@ def comparable(values: pa.Array) -> pa.Array:
 
 MIN_BY, MAX_BY = Choice(LEAST), Choice(GREATEST)
 BOOL_AND, BOOL_OR = Verdict(LEAST), Verdict(GREATEST)
+
+FAMILY = StateFamily(
+    states={"least_by": MIN_BY, "greatest_by": MAX_BY, "all": BOOL_AND, "any": BOOL_OR},
+    lowerings=dict.fromkeys(("min_by", "max_by", "bool_and", "bool_or"), lower_first_column),
+)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from headrace.expressions.columns import Mask
 from headrace.kernel.states.columns import Columns, Slots, column, counted, numbers, ranked, readable
 from headrace.kernel.states.fold_loops import keep_greatest, keep_least
+from headrace.kernel.states.state import StateFamily, lower_first_column
 from headrace.model.arrow import arrow_type
 from headrace.model.types import MAX_BIGINT, MIN_BIGINT, DataType
 
@@ -55,3 +56,8 @@ class Extreme:
 
 LEAST = Extreme(keep_least, MAX_BIGINT, np.nan)
 GREATEST = Extreme(keep_greatest, MIN_BIGINT, -np.inf)
+
+FAMILY = StateFamily(
+    states={"min": LEAST, "max": GREATEST},
+    lowerings={"min": lower_first_column, "max": lower_first_column},
+)

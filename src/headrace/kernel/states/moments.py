@@ -8,14 +8,18 @@ finite. Beyond a DOUBLE m2 is infinite.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 
-from headrace.expressions.columns import raw
+from headrace.expressions.columns import Evaluated, raw
 from headrace.expressions.kernels_decimals import as_double
 from headrace.kernel.states.columns import Columns, Slots, column, counted, numbers, readable
 from headrace.kernel.states.fold_loops import Doubles, Integers, add_counts, add_deviations
+from headrace.kernel.states.state import StateFamily
 from headrace.kernel.states.sums import sum_doubles, total
+from headrace.model.expressions import Aggregate
 from headrace.model.types import BIGINT, DOUBLE, DataType, decimal
 
 LARGEST = float(np.finfo(np.float64).max)
@@ -67,8 +71,19 @@ def common_means(slots: Slots, count: int, means: Doubles, shares: Doubles) -> D
     return np.where(np.isfinite(half), 2 * np.clip(half, -LARGEST / 2, LARGEST / 2), half)
 
 
-def lower_variance(states: Columns, *, sample: bool, root: bool) -> pa.Array:
-    """NULL for too few values; the deviation is its `root`."""
-    divisors = raw(states[0]) - sample
-    variances = raw(states[2], np.float64) / np.maximum(divisors, 1)
-    return column(np.sqrt(variances) if root else variances, pa.float64(), divisors > 0)
+def lower_variance(_aggregate: Aggregate, state: Columns, *, sample: bool, root: bool) -> Evaluated:
+    """Return the variance, or its `root`; NULL for too few values."""
+    divisors = raw(state[0]) - sample
+    variances = raw(state[2], np.float64) / np.maximum(divisors, 1)
+    return Evaluated(column(np.sqrt(variances) if root else variances, pa.float64(), divisors > 0))
+
+
+FAMILY = StateFamily(
+    states={"moments": Moments()},
+    lowerings={
+        "var_pop": partial(lower_variance, sample=False, root=False),
+        "var_samp": partial(lower_variance, sample=True, root=False),
+        "stddev_pop": partial(lower_variance, sample=False, root=True),
+        "stddev_samp": partial(lower_variance, sample=True, root=True),
+    },
+)

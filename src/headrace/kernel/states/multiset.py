@@ -11,11 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expressions.columns import column_type, present, raw
+from headrace.expressions.columns import Evaluated, column_type, present, raw
 from headrace.kernel.states.columns import Columns, Slots, column, numbers, ranked, readable
 from headrace.kernel.states.fold_loops import Doubles, Integers, add_counts
 from headrace.kernel.states.moments import doubles
-from headrace.kernel.states.values import listed
+from headrace.kernel.states.state import StateFamily
+from headrace.kernel.states.values import flatten_lists
+from headrace.model.expressions import Aggregate
 from headrace.model.types import DataType
 
 
@@ -32,7 +34,7 @@ class Multiset:
         return gathered(slots, count, argument)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
-        parents, values = listed(states[0])
+        parents, values = flatten_lists(states[0])
         return gathered(slots[parents], count, values, numbers(states[1].flatten()))
 
 
@@ -52,7 +54,7 @@ def gathered(slots: Slots, count: int, values: pa.Array, times: Integers | None 
     return tuple(pa.ListArray.from_arrays(offsets, items) for items in lists)
 
 
-def lower(states: Columns, fraction: float) -> pa.Array:
+def percentiles(states: Columns, fraction: float) -> pa.Array:
     """The percentile of each state as DOUBLE; NULL without values."""
     if not 0.0 <= fraction <= 1.0:
         raise ValueError(f"a percentile's fraction is from 0 to 1, not {fraction}")
@@ -79,3 +81,14 @@ def between(below: Doubles, above: Doubles, share: Doubles) -> Doubles:
     with np.errstate(invalid="ignore", over="ignore"):
         mixed = np.clip((1.0 - share) * below + share * above, below, above)
     return np.where((below == above) | (share == 0.0), below, mixed)
+
+
+def lower_percentile(aggregate: Aggregate, state: Columns) -> Evaluated:
+    fraction = float(str(aggregate.parameters[0].value)) if aggregate.parameters else 0.5
+    return Evaluated(percentiles(state, fraction))
+
+
+FAMILY = StateFamily(
+    states={"multiset": Multiset()},
+    lowerings={"median": lower_percentile, "percentile": lower_percentile},
+)

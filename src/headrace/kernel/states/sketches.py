@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.aggregates.partials import SIZES, Partial
-from headrace.expressions.columns import Mask
+from headrace.aggregates.distinct import DISTINCT as DISTINCT_KIND
+from headrace.aggregates.hitters import COUNTERS
+from headrace.aggregates.partials import Partial, size_of
+from headrace.expressions.columns import Evaluated, Mask
 from headrace.kernel.sketches import buckets, counters, kll
 from headrace.kernel.sketches.hll import Hll
 from headrace.kernel.sketches.packed_bytes import STATE
 from headrace.kernel.states.columns import Columns, Slots, column
 from headrace.kernel.states.fold_loops import Doubles
 from headrace.kernel.states.moments import doubles
+from headrace.kernel.states.state import StateFamily, lower_with_parameters
 from headrace.model.arrow import arrow_type, is_bytes
 from headrace.model.errors import DataError
+from headrace.model.expressions import Aggregate
 from headrace.model.types import DataType
 
 
@@ -67,26 +72,39 @@ class Sketch:
         return False
 
 
-def hll_of(size: int) -> Hll:
-    """Twice the registers for twice the usual size."""
-    return Hll(DISTINCT.lg_k + (size // SIZES["distinct"]).bit_length() - 1) if size else DISTINCT
-
-
-DISTINCT = Hll()
+DEFAULT_HLL = Hll()
 QUANTILES = Sketch(kll.Kll(), kll.check, doubles)
 BUCKETS = Sketch(buckets.Buckets(), buckets.check, doubles)
-DISTINCTS = Sketch(DISTINCT, DISTINCT.estimates)
-STORED = {"quantiles": QUANTILES, "buckets": BUCKETS, "distinct": DISTINCTS}
-"""The kinds whose states may be stored by queries, and read back as a column."""
+DISTINCT = Sketch(DEFAULT_HLL, DEFAULT_HLL.estimates)
+DEFAULT_SKETCHES = {"quantiles": QUANTILES, "buckets": BUCKETS, "distinct": DISTINCT}
+"""The kinds whose states queries may store, and read back as a column."""
 
 
-def sketch_of(partial: Partial) -> Sketch:
-    """The sketch that the partial's states are of; where queries ask for more accuracy it has another size."""
-    if partial.size and partial.kind == "quantiles":
-        return Sketch(kll.Kll(partial.size), kll.check, doubles)
-    if partial.size and partial.kind == "distinct":
-        return Sketch(hll_of(partial.size), hll_of(partial.size).estimates)
-    return STORED[partial.kind]
+def sketch_of(wanted: Partial) -> Sketch:
+    """Return the sketch of a partial's states, which is larger where queries ask for more accuracy."""
+    if wanted.size and wanted.kind in SIZED_SKETCHES:
+        return SIZED_SKETCHES[wanted.kind](wanted.size, False)
+    return DEFAULT_SKETCHES[wanted.kind]
+
+
+def sized_quantiles(size: int, _is_compressed: bool) -> Sketch:
+    return Sketch(kll.Kll(size), kll.check, doubles)
+
+
+def sized_distinct(size: int, _is_compressed: bool) -> Sketch:
+    return Sketch(hll_of(size), hll_of(size).estimates)
+
+
+def hll_of(size: int) -> Hll:
+    """Return a sketch with twice the registers for twice the default size; 0 is the default size."""
+    return Hll(DEFAULT_HLL.lg_k + (size // DISTINCT_KIND.default_size).bit_length() - 1) if size else DEFAULT_HLL
+
+
+def sized_counters(size: int, is_compressed: bool) -> counters.Counters:
+    return counters.Counters(size or COUNTERS.default_size, is_compressed)
+
+
+SIZED_SKETCHES = {"quantiles": sized_quantiles, "distinct": sized_distinct}
 
 
 # Results
@@ -123,24 +141,25 @@ def lower_sketch(states: pa.Array) -> pa.Array:
     return pa.array(states.to_pylist(), STATE, mask=sizes(states) == 0) if (sizes(states) == 0).any() else states
 
 
-def lower_distinct(states: pa.Array, size: int) -> pa.Array:
-    return pa.array(np.rint(hll_of(size).estimates(states)).astype(np.int64))
+def lower_distinct(aggregate: Aggregate, state: Columns) -> Evaluated:
+    estimates = hll_of(size_of(aggregate)).estimates(state[0])
+    return Evaluated(pa.array(np.rint(estimates).astype(np.int64)))
 
 
-def lower_hitters(states: pa.Array, phi: float, item: DataType) -> pa.Array:
-    return named(states, counters.hitters(states, phi, arrow_type(item)))
+def lower_items(
+    find: Callable[[pa.Array, Any, pa.DataType], counters.Hitters],
+) -> Callable[[Aggregate, Columns], Evaluated]:
+    """Return a lowering to a list of items, which have the type of the first argument; NULL without rows."""
 
+    def lower(aggregate: Aggregate, state: Columns) -> Evaluated:
+        (parameter,) = aggregate.parameters
+        hits = find(state[0], parameter.value, arrow_type(aggregate.arguments[0].type))
+        items = pa.StructArray.from_arrays(
+            [hits.items, pa.array(hits.lower), pa.array(hits.upper)], ["item", "lower", "upper"]
+        )
+        return Evaluated(lists(np.diff(hits.offsets), items, sizes(state[0]) > 0))
 
-def lower_top(states: pa.Array, k: int, item: DataType) -> pa.Array:
-    return named(states, counters.top(states, k, arrow_type(item)))
-
-
-def named(states: pa.Array, found: counters.Hitters) -> pa.Array:
-    """NULL without rows."""
-    items = pa.StructArray.from_arrays(
-        [found.items, pa.array(found.lower), pa.array(found.upper)], ["item", "lower", "upper"]
-    )
-    return lists(np.diff(found.offsets), items, sizes(states) > 0)
+    return lower
 
 
 def lists(lengths: NDArray[np.int64], items: pa.Array, there: Mask) -> pa.Array:
@@ -150,3 +169,21 @@ def lists(lengths: NDArray[np.int64], items: pa.Array, there: Mask) -> pa.Array:
 
 def sizes(states: pa.Array) -> NDArray[np.int64]:
     return np.asarray(pa.compute.binary_length(states))
+
+
+FAMILY = StateFamily(
+    states={**DEFAULT_SKETCHES, "counters": counters.Counters()},
+    lowerings={
+        "approx_median": lower_with_parameters(partial(lower_quantile, fraction=0.5)),
+        "percentile_approx": lower_with_parameters(lower_quantile),
+        "quantiles": lower_with_parameters(lower_parts),
+        "quantile_sketch": lower_with_parameters(lower_sketch),
+        "percentile_relative": lower_with_parameters(lower_relative),
+        "relative_sketch": lower_with_parameters(lower_sketch),
+        "approx_count_distinct": lower_distinct,
+        "distinct_sketch": lower_with_parameters(lower_sketch),
+        "heavy_hitters": lower_items(counters.hitters),
+        "top_k": lower_items(counters.top),
+    },
+    sized={**SIZED_SKETCHES, "counters": sized_counters},
+)

@@ -30,6 +30,8 @@ from headrace.kernel.states.fold_loops import (
     add_words,
     count_rows,
 )
+from headrace.kernel.states.state import StateFamily, lower_first_column
+from headrace.model.expressions import Aggregate
 from headrace.model.types import MAX_DECIMAL_DIGITS, DataType
 
 BIGINT_SUM = pa.decimal128(MAX_DECIMAL_DIGITS, 0)
@@ -138,18 +140,22 @@ def lower_bigint(states: Columns, target: DataType) -> Evaluated:
     return settled(built(low, pa.int64(), states[0]), ~fits, states[0])
 
 
-LOWER_SUM: Mapping[str, Callable[[Columns, DataType], Evaluated]] = {
+SUM_RESULTS: Mapping[str, Callable[[Columns, DataType], Evaluated]] = {
     "BIGINT": lower_bigint,
     "DECIMAL": lambda states, target: fit_decimal(states[0], target),
     "DOUBLE": lambda states, target: Evaluated(total(states)),
 }
 
 
-def lower_average(sums: Columns, counts: pa.Array) -> Evaluated:
+def lower_sum(aggregate: Aggregate, state: Columns) -> Evaluated:
+    return SUM_RESULTS[aggregate.type.name](state, aggregate.type)
+
+
+def lower_average(_aggregate: Aggregate, sums: Columns, counts: Columns) -> Evaluated:
     if len(sums) == 2:
         found = total(sums)
-        return Evaluated(built(raw(found, np.float64) / np.maximum(raw(counts), 1), pa.float64(), found))
-    return Evaluated(exact_average(sums[0], raw(counts)))
+        return Evaluated(built(raw(found, np.float64) / np.maximum(raw(counts[0]), 1), pa.float64(), found))
+    return Evaluated(exact_average(sums[0], raw(counts[0])))
 
 
 def exact_average(sums: pa.Array, counts: NDArray[Any]) -> pa.Array:
@@ -174,3 +180,9 @@ def narrow(values: pa.Array) -> tuple[Integers, Mask]:
 
 def unscaled(values: pa.Array, row: int) -> int:
     return int.from_bytes(words_of(values[row : row + 1]).tobytes(), "little", signed=True)
+
+
+FAMILY = StateFamily(
+    states={"count": Count(), "sum": Sum()},
+    lowerings={"count": lower_first_column, "sum": lower_sum, "avg": lower_average},
+)

@@ -15,11 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.aggregates.registry import aggregate_called
 from headrace.aggregates.user import DeclaredAggregate, Failed, isolated, lowered, there
 from headrace.expressions.columns import Evaluated, Mask, from_plain, holds, present, united
 from headrace.kernel.close.loops import order_by_group
 from headrace.kernel.states.columns import Columns, Slots
 from headrace.model.errors import DataError
+from headrace.model.expressions import Aggregate
 from headrace.model.types import DataType, Value
 
 
@@ -89,6 +91,13 @@ class Lowered(Evaluated):
     """Results, and the first thing that went wrong."""
 
     message: str | None = None
+
+
+def lower_user(aggregate: Aggregate, state: Columns) -> Lowered:
+    """Lower the state by the output of the user's class, or by the extractor that the query calls."""
+    declared = aggregate_called(aggregate.function)
+    extractor = None if aggregate.function == declared.name else aggregate.function
+    return lower(declared, state[0], extractor, [parameter.value for parameter in aggregate.parameters])
 
 
 @np.errstate(all="ignore")

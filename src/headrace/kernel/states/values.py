@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from headrace.expressions.columns import column_type, present
 from headrace.kernel.states.columns import Columns, Slots, ranked
+from headrace.kernel.states.state import StateFamily
 from headrace.model.types import DataType
 
 
@@ -28,10 +29,13 @@ class Values:
         return (pa.ListArray.from_arrays(pa.array(offsets), ordered.take(pa.array(keys % distinct))),)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
-        parents, values = listed(states[0])
+        parents, values = flatten_lists(states[0])
         return self.lift(slots[parents], count, values)
 
 
-def listed(lists: pa.Array) -> tuple[Slots, pa.Array]:
-    """The values of all lists, and of each the list that it is from."""
+def flatten_lists(lists: pa.Array) -> tuple[Slots, pa.Array]:
+    """Return the number of the list that each value is from, and the values of all lists."""
     return pc.list_parent_indices(lists).to_numpy(), lists.flatten()
+
+
+FAMILY = StateFamily(states={"values": Values()})
