@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aggregates.class_checks import declared
+from headrace.aggregates.class_checks import declare
 from headrace.aggregates.declarations import (
     AggregateDeclaration,
     ExtractorDeclaration,
-    bound,
+    bind_classes,
     parse_declarations,
 )
 from headrace.aggregates.laws import user_aggregate
@@ -173,11 +173,11 @@ def outcome(text: str) -> tuple[AggregateDeclaration, ...] | QueryError:
 
 
 def test_a_declaration_is_a_value() -> None:
-    assert declared(Sum) == declared(Sum())
-    assert hash(declared(Sum)) == hash(declared(Sum))
-    assert (declared(Sum).kind.fold, declared(Sum).kind.combine) == (500.0, 2_000.0)
-    assert declared(type("Dear", (Sum,), {"fold_cost": 7.0, "combine_cost": 9.0})).kind.fold == 7.0
-    assert declared(type("Batch", (Sum,), {"update_batch": lambda *_: None})).kind.fold == 20.0
+    assert declare(Sum) == declare(Sum())
+    assert hash(declare(Sum)) == hash(declare(Sum))
+    assert (declare(Sum).kind.fold, declare(Sum).kind.combine) == (500.0, 2_000.0)
+    assert declare(type("Dear", (Sum,), {"fold_cost": 7.0, "combine_cost": 9.0})).kind.fold == 7.0
+    assert declare(type("Batch", (Sum,), {"update_batch": lambda *_: None})).kind.fold == 20.0
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_declaration_is_a_value() -> None:
 )
 def test_what_is_missing_is_told(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as refused:
-        declared(type("Sum", (Sum,), changes))
+        declare(type("Sum", (Sum,), changes))
     assert refused.value.code == "udaf"
     assert message in refused.value.message
 
@@ -216,15 +216,15 @@ def test_what_can_not_be_made_is_told() -> None:
         def __init__(self, exponent: int) -> None:
             self.exponent = exponent
 
-    assert declared(Power(2)).name == "Power"
+    assert declare(Power(2)).name == "Power"
     with pytest.raises(UsageError, match="can't be made without parameters"):
-        declared(Power)
+        declare(Power)
     with pytest.raises(UsageError, match="int is not an aggregate: it is not derived"):
-        declared(int)  # type: ignore[arg-type]
+        declare(int)  # type: ignore[arg-type]
 
 
 def test_one_argument_may_be_a_text() -> None:
-    assert declared(type("One", (Sum,), {"arguments": "DOUBLE"})).arguments == (DOUBLE,)
+    assert declare(type("One", (Sum,), {"arguments": "DOUBLE"})).arguments == (DOUBLE,)
 
 
 def test_extractors_are_declared_by_their_methods() -> None:
@@ -233,7 +233,7 @@ def test_extractors_are_declared_by_their_methods() -> None:
         def rounded(self, state: Any, step: float) -> Any:
             return round(state["total"] / step)
 
-    found = declared(Several)
+    found = declare(Several)
     (one,) = found.extractors
     assert (one.name, one.parameters, one.returns, one.method) == ("whole", (DOUBLE,), BIGINT, "rounded")
     assert found.result("WHOLE") is one
@@ -251,9 +251,9 @@ def test_a_declaration_finds_its_classes() -> None:
         int EXTR in_steps my_sum steps_of (float, int);
     """)
     classes = {"low_sum": Buffer, "high_sum": High}
-    found = user_aggregate(bound(declaration, classes, {"steps_of": lambda total, step: round(total / step)}))
+    found = user_aggregate(bind_classes(declaration, classes, {"steps_of": lambda total, step: round(total / step)}))
     assert (found.name, found.arguments, found.returns) == ("my_sum", (DOUBLE,), DOUBLE)
-    assert found.low == declared(Buffer)
+    assert found.low == declare(Buffer)
     one = found.result("in_steps")
     assert getattr(found.implementation, one.method)({"total": 12.0}, 5) == 2
 
@@ -270,4 +270,4 @@ def test_a_declaration_finds_its_classes() -> None:
 def test_what_a_declaration_names_must_be_there(text: str, missing: str) -> None:
     (declaration,) = parse_declarations(text)
     with pytest.raises(HeadraceError, match=f"names '{missing}', which is not given"):
-        bound(declaration, {"low_sum": Buffer, "high_sum": High})
+        bind_classes(declaration, {"low_sum": Buffer, "high_sum": High})

@@ -1,4 +1,4 @@
-"""Every built-in aggregate is complete: known kinds, a state, a lowering, an oracle, and a line in the documentation."""
+"""Every built-in aggregate is complete: known kinds, a state, a lowering, an oracle, and its documentation."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ def register_aggregates(aggregates: Iterable[DeclaredAggregate]) -> None:
     for aggregate in aggregates:
         if USER_AGGREGATES.get(aggregate.kind.name) is not aggregate:
             USER_AGGREGATES[aggregate.kind.name] = aggregate
-            USER_SPECIFICATIONS.update((each.name.lower(), each) for each in specifications_of(aggregate))
+            for specification in specifications_of(aggregate):
+                USER_SPECIFICATIONS[specification.name.lower()] = specification
 
 
 def specifications_of(aggregate: DeclaredAggregate) -> Iterator[Specification]:

@@ -74,7 +74,7 @@ def bad_states(aggregate: Aggregate, states: pa.Array, rows: Mask) -> int:
     sketches = [
         DEFAULT_SKETCHES[partial.kind] for partial in partials_of(aggregate) if partial.kind in DEFAULT_SKETCHES
     ]
-    return sum(int((sketch.bad(states) & rows).sum()) for sketch in sketches)
+    return sum(int((sketch.find_bad(states) & rows).sum()) for sketch in sketches)
 
 
 def calls_of(query: Query) -> Iterator[Expression]:

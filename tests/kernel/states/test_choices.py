@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.states.choices import BOOL_AND, BOOL_OR, MAX_BY, MIN_BY, Choice, Verdict, comparable
+from headrace.kernel.states.choices import BOOL_AND, BOOL_OR, MAX_BY, MIN_BY, Choice, Verdict, as_comparable
 from headrace.kernel.states.columns import Columns, Slots
 from headrace.model.types import ADDRESS, BIGINT, BOOLEAN, DOUBLE, NULL, STRING, TIMESTAMP, DataType, decimal
 from tests.expressions.batches import to_arrow, to_plain, values, with_hidden
@@ -85,7 +85,7 @@ def test_choices_are_those_of_plain_python(choice: Choice, sign: int, data: st.D
 def assert_same(left: Columns, right: Columns) -> None:
     """To the bit."""
     for one, other in zip(left, right, strict=True):
-        assert comparable(one).equals(comparable(other))
+        assert as_comparable(one).equals(as_comparable(other))
 
 
 @choices

@@ -8,7 +8,7 @@ import pyarrow as pa
 from headrace.aggregates.partials import Partial
 from headrace.engine.bounded import answer
 from headrace.kernel.states.kinds import STATES
-from headrace.kernel.states.totals import MOST, Addends, Totals, added_up, addends, put_together
+from headrace.kernel.states.totals import MAX_TOTAL, Addends, Totals, addends, concat_totals, sum_addends
 from headrace.model.expressions import ColumnRef
 from headrace.model.types import BIGINT
 from headrace.planner.sample import Data
@@ -26,10 +26,10 @@ def test_numbers_are_added_as_the_states_add_them() -> None:
     slots, values = np.array([0, 1, 0, 1, 1]), pa.array([3, -7, 2, 2**40, -1])
     own = found(SUM, *values.to_pylist())
     assert own is not None
-    totals = added_up({SUM: own, COUNT: Addends(None, 5)}, slots, 2)
+    totals = sum_addends({SUM: own, COUNT: Addends(None, 5)}, slots, 2)
     for partial, columns in ((SUM, (values,)), (COUNT, (None,))):
         assert totals[partial] == STATES[partial.kind].lift(slots, 2, *columns)
-    twice = put_together([totals, totals])
+    twice = concat_totals([totals, totals])
     assert twice is not None
     assert twice.bound == 2 * totals.bound
     assert twice.numbers[SUM].tolist() == [5, 2**40 - 8, 5, 2**40 - 8]
@@ -43,15 +43,15 @@ def test_what_may_not_fit_is_left_to_the_states() -> None:
     assert addends(SUM, (pa.array([1.5]),), 1) is None
     assert addends(Partial("min", (X,)), (pa.array([1]),), 1) is None
     large = Totals({SUM: np.array([2**61])}, 2**61)
-    assert put_together([large, large]) is not None
-    assert put_together([large, large, large]) is None
-    assert 3 * large.bound > MOST
+    assert concat_totals([large, large]) is not None
+    assert concat_totals([large, large, large]) is None
+    assert 3 * large.bound > MAX_TOTAL
 
 
 def test_no_rows_add_nothing() -> None:
     own = found(SUM)
     assert own is not None
-    assert added_up({SUM: own}, np.empty(0, dtype=np.int64), 0)[SUM][0].to_pylist() == []
+    assert sum_addends({SUM: own}, np.empty(0, dtype=np.int64), 0)[SUM][0].to_pylist() == []
 
 
 SCRIPT = """

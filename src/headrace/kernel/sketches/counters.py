@@ -31,7 +31,7 @@ from headrace.kernel.sketches.items import (
     recoded,
 )
 from headrace.kernel.sketches.packed_bytes import STATE, Bytes, Offsets, expect_good, offsets_of, opened, packed, refuse
-from headrace.kernel.states.columns import Columns, Slots, counted, readable
+from headrace.kernel.states.columns import Columns, Slots, find_valid, readable
 from headrace.model.errors import UsageError
 from headrace.model.types import MAX_BIGINT, DataType
 
@@ -96,7 +96,7 @@ class Counters:
 def weights_of(values: pa.Array, weights: pa.Array | None) -> Integers:
     """1 by default, and 0 for a row that does not count."""
     amounts = np.ones(len(values), np.int64) if weights is None else raw(weights.cast(pa.int64()))
-    for valid in (counted(values), None if weights is None else counted(weights)):
+    for valid in (find_valid(values), None if weights is None else find_valid(weights)):
         amounts = amounts if valid is None else np.where(valid, amounts, 0)
     return readable(amounts)
 

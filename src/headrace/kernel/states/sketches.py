@@ -1,4 +1,4 @@
-"""Sketches as kinds of partials, and what is lowered from them. Values are folded in; stored sketches are combined."""
+"""States of sketches, and what is lowered from them. Values are folded in; stored sketches are combined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.kernel.sketches.hll import Hll
 from headrace.kernel.sketches.packed_bytes import STATE
 from headrace.kernel.states.columns import Columns, Slots, column
 from headrace.kernel.states.fold_loops import Doubles
-from headrace.kernel.states.moments import doubles
+from headrace.kernel.states.moments import to_doubles
 from headrace.kernel.states.state import StateFamily, lower_with_parameters
 from headrace.model.arrow import arrow_type, is_bytes
 from headrace.model.errors import DataError
@@ -38,31 +38,31 @@ class Summary(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """`made` of the values as they are, or of numbers as DOUBLEs. Stored bytes that are no state count as NULL."""
+    """The states of a sketch of values as `convert` gives them. Stored bytes that are no state count as NULL."""
 
     summary: Summary
     check: Callable[[pa.Array], object]
-    made: Callable[[pa.Array], pa.Array] = lambda values: values
+    convert: Callable[[pa.Array], pa.Array] = lambda values: values
 
     def columns(self, *_arguments: DataType) -> tuple[pa.DataType, ...]:
         return (STATE,)
 
     def lift(self, slots: Slots, count: int, values: pa.Array) -> Columns:
         if not is_bytes(values.type):
-            return self.summary.lift(slots, count, self.made(values))
-        bad = self.bad(values)
+            return self.summary.lift(slots, count, self.convert(values))
+        bad = self.find_bad(values)
         stored = values.filter(pa.array(~bad)) if bad.any() else values
         return self.summary.combine(slots[~bad], count, (stored,))
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
         return self.summary.combine(slots, count, states)
 
-    def bad(self, states: pa.Array) -> Mask:
-        """Which bytes are of no such sketch. Looked at one by one only if some are."""
-        found = np.zeros(len(states), np.bool_)
+    def find_bad(self, states: pa.Array) -> Mask:
+        """Return which bytes are of no such sketch; they are checked one by one only if some are."""
+        bad = np.zeros(len(states), np.bool_)
         if self.is_bad(states):
-            found[:] = [self.is_bad(states[row : row + 1]) for row in range(len(states))]
-        return found
+            bad[:] = [self.is_bad(states[row : row + 1]) for row in range(len(states))]
+        return bad
 
     def is_bad(self, states: pa.Array) -> bool:
         try:
@@ -73,8 +73,8 @@ class Sketch:
 
 
 DEFAULT_HLL = Hll()
-QUANTILES = Sketch(kll.Kll(), kll.check, doubles)
-BUCKETS = Sketch(buckets.Buckets(), buckets.check, doubles)
+QUANTILES = Sketch(kll.Kll(), kll.check, to_doubles)
+BUCKETS = Sketch(buckets.Buckets(), buckets.check, to_doubles)
 DISTINCT = Sketch(DEFAULT_HLL, DEFAULT_HLL.estimates)
 DEFAULT_SKETCHES = {"quantiles": QUANTILES, "buckets": BUCKETS, "distinct": DISTINCT}
 """The kinds whose states queries may store, and read back as a column."""
@@ -88,7 +88,7 @@ def sketch_of(wanted: Partial) -> Sketch:
 
 
 def sized_quantiles(size: int, _is_compressed: bool) -> Sketch:
-    return Sketch(kll.Kll(size), kll.check, doubles)
+    return Sketch(kll.Kll(size), kll.check, to_doubles)
 
 
 def sized_distinct(size: int, _is_compressed: bool) -> Sketch:
@@ -116,29 +116,30 @@ def lower_quantiles(
     find: Callable[[pa.Array, Doubles], Doubles] = kll.quantiles,
     count: Callable[[pa.Array], NDArray[np.int64]] = kll.counts,
 ) -> tuple[Doubles, Mask]:
-    """Of each state the values at the fractions, and whether it has any."""
+    """Return the values of each state at the fractions, and whether it has any."""
     return find(states, np.array(fractions)), count(states) > 0
 
 
 def lower_quantile(states: pa.Array, fraction: float, _accuracy: int = 0) -> pa.Array:
-    found, there = lower_quantiles(states, [fraction])
-    return column(found[:, 0], pa.float64(), there)
+    quantiles, has_values = lower_quantiles(states, [fraction])
+    return column(quantiles[:, 0], pa.float64(), has_values)
 
 
 def lower_relative(states: pa.Array, fraction: float) -> pa.Array:
-    found, there = lower_quantiles(states, [fraction], buckets.quantiles, buckets.counts)
-    return column(found[:, 0], pa.float64(), there)
+    quantiles, has_values = lower_quantiles(states, [fraction], buckets.quantiles, buckets.counts)
+    return column(quantiles[:, 0], pa.float64(), has_values)
 
 
 def lower_parts(states: pa.Array, parts: int) -> pa.Array:
-    """The values that cut the others into so many parts of equal size."""
-    found, there = lower_quantiles(states, [part / parts for part in range(1, parts)])
-    return lists(np.where(there, parts - 1, 0), pa.array(found[there].reshape(-1)), there)
+    """Return the values that cut the others into `parts` parts of equal size."""
+    quantiles, has_values = lower_quantiles(states, [part / parts for part in range(1, parts)])
+    return build_lists(np.where(has_values, parts - 1, 0), pa.array(quantiles[has_values].reshape(-1)), has_values)
 
 
 def lower_sketch(states: pa.Array) -> pa.Array:
-    """NULL if it has seen nothing: other readers know no sketch without bytes."""
-    return pa.array(states.to_pylist(), STATE, mask=sizes(states) == 0) if (sizes(states) == 0).any() else states
+    """Return the states, NULL for those without values: other readers know no sketch without bytes."""
+    is_empty = byte_lengths(states) == 0
+    return pa.array(states.to_pylist(), STATE, mask=is_empty) if is_empty.any() else states
 
 
 def lower_distinct(aggregate: Aggregate, state: Columns) -> Evaluated:
@@ -157,17 +158,17 @@ def lower_items(
         items = pa.StructArray.from_arrays(
             [hits.items, pa.array(hits.lower), pa.array(hits.upper)], ["item", "lower", "upper"]
         )
-        return Evaluated(lists(np.diff(hits.offsets), items, sizes(state[0]) > 0))
+        return Evaluated(build_lists(np.diff(hits.offsets), items, byte_lengths(state[0]) > 0))
 
     return lower
 
 
-def lists(lengths: NDArray[np.int64], items: pa.Array, there: Mask) -> pa.Array:
+def build_lists(lengths: NDArray[np.int64], items: pa.Array, has_values: Mask) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), items, mask=pa.array(~there))
+    return pa.ListArray.from_arrays(pa.array(offsets), items, mask=pa.array(~has_values))
 
 
-def sizes(states: pa.Array) -> NDArray[np.int64]:
+def byte_lengths(states: pa.Array) -> NDArray[np.int64]:
     return np.asarray(pa.compute.binary_length(states))
 
 

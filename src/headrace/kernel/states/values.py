@@ -7,12 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expressions.columns import column_type, present
-from headrace.kernel.states.columns import Columns, Slots, ranked
+from headrace.kernel.states.columns import Columns, Slots, rank_values
 from headrace.kernel.states.state import StateFamily
 from headrace.model.types import DataType
 
 
 class Values:
+    """The states of aggregates with DISTINCT."""
+
     def columns(self, argument: DataType | None = None) -> tuple[pa.DataType, ...]:
         assert argument is not None
         return (pa.list_(column_type(argument)),)
@@ -22,7 +24,7 @@ class Values:
         rows = present(argument)
         if rows is not None:
             slots, argument = slots[rows], argument.drop_null()
-        ranks, ordered = ranked(argument)
+        ranks, ordered = rank_values(argument)
         distinct = max(len(ordered), 1)
         keys = np.sort(pa.array(slots * distinct + ranks).unique().to_numpy())
         offsets = np.searchsorted(keys, np.arange(count + 1) * distinct).astype(np.int32)
