@@ -149,9 +149,9 @@ def test_a_value_that_does_not_fit_fails_its_state_alone(name: str, value: Any) 
 )
 def test_a_state_of_another_form_fails(state: Any, message: str) -> None:
     form = form_of(dict, value="BIGINT", other="BIGINT")
-    (found,) = form.from_arrow(form.to_arrow([state]))
-    assert isinstance(found, Failure)
-    assert message in found.message
+    (failure,) = form.from_arrow(form.to_arrow([state]))
+    assert isinstance(failure, Failure)
+    assert message in failure.message
 
 
 def test_whole_numbers_fit_doubles_and_numpy_fits_all() -> None:
@@ -212,9 +212,9 @@ def test_a_full_state_goes_up_and_a_new_one_begins(low: type[Sum], rows: int, sh
         seen.append(len(state["values"]))
         return {"total": math.fsum(state["values"])}
 
-    found = declare(type("High", (Sum,), {"low": low, "raise_": raise_}))
+    aggregate = declare(type("High", (Sum,), {"low": low, "raise_": raise_}))
     column = pa.array([float(row) for row in range(rows)], pa.float64())
-    assert found.fold_rows(found.columns([column])) == {"total": float(sum(range(rows)))}
+    assert aggregate.fold_rows(aggregate.columns([column])) == {"total": float(sum(range(rows)))}
     assert seen == shipped
 
 
@@ -263,8 +263,8 @@ def test_nulls_come_as_none_to_those_who_take_them() -> None:
     ],
 )
 def test_a_result_fits_its_type(returns: str, value: Any, expected: Any) -> None:
-    found = declare(type("Result", (Sum,), {"returns": returns, "output": lambda self, state: value}))
-    result = lower_state(found, found.result(None), {"total": 0.0})
+    aggregate = declare(type("Result", (Sum,), {"returns": returns, "output": lambda self, state: value}))
+    result = lower_state(aggregate, aggregate.result(None), {"total": 0.0})
     assert (type(result), result) == (type(expected), expected)
 
 
@@ -273,6 +273,6 @@ def test_a_result_fits_its_type(returns: str, value: Any, expected: Any) -> None
     [("BIGINT", 0.5), ("BIGINT", True), ("BIGINT", 2**63), ("DOUBLE", "0.5"), ("STRING", 5), ("BOOLEAN", 1)],
 )
 def test_a_result_that_does_not_fit_is_told(returns: str, value: Any) -> None:
-    found = declare(type("Result", (Sum,), {"returns": returns, "output": lambda self, state: value}))
+    aggregate = declare(type("Result", (Sum,), {"returns": returns, "output": lambda self, state: value}))
     with pytest.raises(TypeError, match=f"does not fit {returns}"):
-        lower_state(found, found.result(None), {"total": 0.0})
+        lower_state(aggregate, aggregate.result(None), {"total": 0.0})

@@ -65,8 +65,8 @@ def test_it_is_refused(aggregate: type[UserAggregate], law: str) -> None:
 def test_every_law_refuses_something() -> None:
     """What is not associative does not merge to the whole either, and two rows show that already."""
     assert LAWS.keys() - set(REFUSED.values()) == {"merge is associative"}
-    found = find_violation("merge is associative", Trial(declare(Difference)), Case((((1,),), ((2,),), ((3,),))))
-    assert found == Violation("merge(merge(a, b), c) gives 2, merge(a, merge(b, c)) gives 0")
+    violation = find_violation("merge is associative", Trial(declare(Difference)), Case((((1,),), ((2,),), ((3,),))))
+    assert violation == Violation("merge(merge(a, b), c) gives 2, merge(a, merge(b, c)) gives 0")
 
 
 def test_a_counter_example_is_small_and_shows_both_answers() -> None:
@@ -144,12 +144,12 @@ def test_what_is_shrunk_still_breaks_and_has_no_row_to_spare(items: list[tuple[i
     case = Case((first, second, third))
     if breaks(case) is None:
         return
-    found = shrink_case(Trial(declare(WholeSum)), case, breaks)
-    assert breaks(found) is not None
-    assert len(found.whole) <= len(case.whole)
-    for number, part in enumerate(found.parts):
+    smaller = shrink_case(Trial(declare(WholeSum)), case, breaks)
+    assert breaks(smaller) is not None
+    assert len(smaller.whole) <= len(case.whole)
+    for number, part in enumerate(smaller.parts):
         for place in range(len(part)):
-            parts = list(found.parts)
+            parts = list(smaller.parts)
             parts[number] = part[:place] + part[place + 1 :]
             assert breaks(Case((parts[0], parts[1], parts[2]))) is None
 

@@ -38,11 +38,11 @@ merges = pytest.mark.parametrize("merge", MERGES)
 
 
 def halves(size: int) -> list[int]:
-    found = []
+    sizes = []
     while size > 1:
-        found.append(size)
+        sizes.append(size)
         size = (size + 1) // 2
-    return found
+    return sizes
 
 
 def folds(size: int) -> list[tuple[int, int]]:
@@ -51,7 +51,7 @@ def folds(size: int) -> list[tuple[int, int]]:
     return [(left, step) for left in range(size, 1, -step)]
 
 
-def merged(kind: str, values: pa.Array, merge: str) -> pa.Array:
+def merge_parts(kind: str, values: pa.Array, merge: str) -> pa.Array:
     state = STATES[kind]
     states = state.lift(np.arange(len(values)) % PARTS, PARTS, values)
     for slots in MERGES[merge]():
@@ -74,10 +74,10 @@ def test_what_is_bounded_is_here() -> None:
 @merges
 def test_ranks(name: str, merge: str) -> None:
     values = INPUTS[name]
-    states = merged("quantiles", pa.array(values), merge)
+    states = merge_parts("quantiles", pa.array(values), merge)
     for fraction in FRACTIONS:
-        found = answer("percentile_approx", "quantiles", states, DOUBLE, Literal(fraction, DOUBLE))
-        low, high = (values < found).mean(), (values <= found).mean()
+        result = answer("percentile_approx", "quantiles", states, DOUBLE, Literal(fraction, DOUBLE))
+        low, high = (values < result).mean(), (values <= result).mean()
         assert low - KINDS["quantiles"].error <= fraction <= high + KINDS["quantiles"].error
 
 
@@ -85,21 +85,21 @@ def test_ranks(name: str, merge: str) -> None:
 @merges
 def test_values(name: str, merge: str) -> None:
     values = INPUTS[name]
-    states = merged("buckets", pa.array(values), merge)
+    states = merge_parts("buckets", pa.array(values), merge)
     ordered = np.sort(values)
     for fraction in FRACTIONS:
-        found = answer("percentile_relative", "buckets", states, DOUBLE, Literal(fraction, DOUBLE))
+        result = answer("percentile_relative", "buckets", states, DOUBLE, Literal(fraction, DOUBLE))
         exact = ordered[max(int(np.ceil(fraction * ROWS)), 1) - 1]
-        assert abs(found - exact) <= KINDS["buckets"].error * abs(exact) + 1e-12
+        assert abs(result - exact) <= KINDS["buckets"].error * abs(exact) + 1e-12
 
 
 @inputs
 @merges
 def test_distinct_values(name: str, merge: str) -> None:
-    found = answer("approx_count_distinct", "distinct", merged("distinct", pa.array(INPUTS[name]), merge), DOUBLE)
+    count = answer("approx_count_distinct", "distinct", merge_parts("distinct", pa.array(INPUTS[name]), merge), DOUBLE)
     exact = len(np.unique(INPUTS[name]))
 
-    assert abs(found - exact) <= KINDS["distinct"].error * exact
+    assert abs(count - exact) <= KINDS["distinct"].error * exact
 
 
 @merges
@@ -107,10 +107,10 @@ def test_distinct_values(name: str, merge: str) -> None:
 def test_heavy_hitters(merge: str, skew: float) -> None:
     """No item above the share is missing, and every count is within the error of the total."""
     items = np.random.default_rng(3).zipf(skew, ROWS) % 10_000
-    states = merged("counters", pa.array(items), merge)
-    found = answer("heavy_hitters", "counters", states, BIGINT, Literal(0.01, DOUBLE))
+    states = merge_parts("counters", pa.array(items), merge)
+    hitters = answer("heavy_hitters", "counters", states, BIGINT, Literal(0.01, DOUBLE))
 
-    named = {each["item"]: each for each in found}
+    named = {hitter["item"]: hitter for hitter in hitters}
     values, counts = np.unique(items, return_counts=True)
     for item, count in zip(values.tolist(), counts.tolist(), strict=True):
         if count >= 0.01 * ROWS:

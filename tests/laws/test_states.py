@@ -65,8 +65,8 @@ PAIRS = sorted(
     {
         (partial.kind, kind)
         for kind in [*ALL_TYPES, NULL]
-        for each in aggregates_over(kind)
-        for partial in partials_of(each)
+        for aggregate in aggregates_over(kind)
+        for partial in partials_of(aggregate)
     },
     key=str,
 )
@@ -102,11 +102,11 @@ def drawn_slots(data: st.DataObject, length: int, count: int) -> Slots:
 
 
 def groups(slots: Slots, plain: list[Any], count: int) -> list[list[Any]]:
-    found: list[list[Any]] = [[] for _ in range(count)]
+    grouped: list[list[Any]] = [[] for _ in range(count)]
     for slot, value in zip(slots, plain, strict=True):
         if value is not None:
-            found[slot].append(value)
-    return found
+            grouped[slot].append(value)
+    return grouped
 
 
 # When two results are the same
@@ -167,20 +167,20 @@ def readings(
         ]
     if kind == "sum" and data_type.name == "DOUBLE":
         return read("sum", {"sum": states}, group_values)
-    return [(canonical(value), Fraction(0)) for column in states for value in listed(column)]
+    return [(canonical(value), Fraction(0)) for column in states for value in list_values(column)]
 
 
 def read(function: str, states: Mapping[str, States], group_values: list[list[Any]]) -> list[tuple[Any, Fraction]]:
     column = ColumnRef("s", "x", DataType("DOUBLE"))
-    found = lower(Aggregate(function, (column,), AGGREGATES[function].result_type((column,))), states)
-    assert found.failed is None
+    results = lower(Aggregate(function, (column,), AGGREGATES[function].result_type((column,))), states)
+    assert results.failed is None
     return [
         (value, tolerance_of(function, group))
-        for value, group in zip(found.values.to_pylist(), group_values, strict=True)
+        for value, group in zip(results.values.to_pylist(), group_values, strict=True)
     ]
 
 
-def listed(column: pa.Array) -> list[Any]:
+def list_values(column: pa.Array) -> list[Any]:
     """Times as numbers: not all of them are dates in Python."""
     numbers = {pa.timestamp("us", tz="UTC"): pa.int64(), pa.list_(pa.timestamp("us", tz="UTC")): pa.list_(pa.int64())}
     return column.cast(numbers.get(column.type, column.type)).to_pylist()  # type: ignore[no-any-return]
@@ -216,9 +216,9 @@ def test_a_split_is_the_whole(kind: str, data_type: DataType, data: st.DataObjec
     parts = drawn_slots(data, len(plain), 6)
     slots = drawn_slots(data, 6, 3)
     state = STATES[kind]
-    given = arguments_of(kind, array)
-    whole = state.lift(slots[parts], 3, *given)
-    split = state.combine(slots, 3, state.lift(parts, 6, *given))
+    arguments = arguments_of(kind, array)
+    whole = state.lift(slots[parts], 3, *arguments)
+    split = state.combine(slots, 3, state.lift(parts, 6, *arguments))
     check_same(kind, data_type, whole, split, groups(slots[parts], plain, 3))
 
 
@@ -281,10 +281,10 @@ def pairs_of(array: pa.Array, plain: list[Any], slots: Slots) -> list[list[Any]]
     return groups(slots, pairs, 2)
 
 
-def check_reference(aggregate: Aggregate, found: Evaluated, group_values: list[list[Any]]) -> None:
-    assert found.values.type == arrow_type(aggregate.type)
-    failed = [False] * len(group_values) if found.failed is None else found.failed.tolist()
-    results = plain_values(found.values, aggregate.type)
+def check_reference(aggregate: Aggregate, lowered: Evaluated, group_values: list[list[Any]]) -> None:
+    assert lowered.values.type == arrow_type(aggregate.type)
+    failed = [False] * len(group_values) if lowered.failed is None else lowered.failed.tolist()
+    results = plain_values(lowered.values, aggregate.type)
     for result, bad, group in zip(results, failed, group_values, strict=True):
         try:
             expected, fails = reference_lower(aggregate, group), False

@@ -40,20 +40,20 @@ def neighbours(group: list[Any], fraction: float) -> tuple[Any, Any, Fraction]:
     return below, above, Fraction(position) - math.floor(position)
 
 
-def check(found: float | None, group: list[Any], fraction: float) -> None:
+def check(result: float | None, group: list[Any], fraction: float) -> None:
     if not group:
-        assert found is None
+        assert result is None
         return
-    assert found is not None
+    assert result is not None
     below, above, share = neighbours(group, fraction)
     if float(below) == float(above) or share == 0 or math.isnan(below):
-        assert found == pytest.approx(float(below), abs=0.0, rel=0.0, nan_ok=True)
+        assert result == pytest.approx(float(below), abs=0.0, rel=0.0, nan_ok=True)
     elif math.isfinite(below) and math.isfinite(above):
         exact = (1 - share) * Fraction(below) + share * Fraction(above)
         scale = max(abs(Fraction(below)), abs(Fraction(above)))
-        assert abs(Fraction(found) - exact) <= scale / 10**15 + Fraction(5e-324)
+        assert abs(Fraction(result) - exact) <= scale / 10**15 + Fraction(5e-324)
     else:
-        assert found == pytest.approx(float(above) + float(below), nan_ok=True)
+        assert result == pytest.approx(float(above) + float(below), nan_ok=True)
 
 
 @st.composite
@@ -78,9 +78,9 @@ def test_percentiles_are_those_of_plain_python(data_type: DataType, data: st.Dat
     plain, array = data.draw(column(data_type))
     parts, slots = drawn_slots(data, len(plain), 5), drawn_slots(data, 5, 3)
     states = STATE.combine(slots, 3, STATE.lift(parts, 5, array))
-    found = percentiles(states, fraction)
-    assert found.type == pa.float64()
-    for slot, result in enumerate(found.to_pylist()):
+    results = percentiles(states, fraction)
+    assert results.type == pa.float64()
+    for slot, result in enumerate(results.to_pylist()):
         group = [plain[row] for row in np.flatnonzero(slots[parts] == slot) if plain[row] is not None]
         check(result, group, fraction)
 
@@ -94,8 +94,8 @@ def test_states_do_not_depend_on_order_or_grouping(data_type: DataType, data: st
     order = np.array(data.draw(st.permutations(range(len(plain)))), np.int64)
     in_steps = STATE.combine(last, 2, STATE.combine(middle, 4, STATE.lift(parts, 5, array)))
     at_once = STATE.lift(last[middle][parts][order], 2, array.take(pa.array(order)))
-    assert repr([each.to_pylist() for each in in_steps]) == repr([each.to_pylist() for each in at_once])
-    assert tuple(each.type for each in in_steps) == STATE.columns(data_type)
+    assert repr([column.to_pylist() for column in in_steps]) == repr([column.to_pylist() for column in at_once])
+    assert tuple(column.type for column in in_steps) == STATE.columns(data_type)
 
 
 def test_states_are_sorted_values_and_their_counts() -> None:
@@ -141,12 +141,12 @@ def test_percentiles_as_duckdb_has_them() -> None:
 def test_slices_of_states_and_states_without_values() -> None:
     states = STATE.lift(slots_of(0, 2, 2, 3), 5, pa.array([1, 5, 8, 9]))
     assert percentiles(states, 0.5).to_pylist() == [1.0, None, 6.5, 9.0, None]
-    assert percentiles(tuple(each[1:4] for each in states), 0.5).to_pylist() == [None, 6.5, 9.0]
-    assert percentiles(tuple(each[4:] for each in states), 0.5).to_pylist() == [None]
+    assert percentiles(tuple(column[1:4] for column in states), 0.5).to_pylist() == [None, 6.5, 9.0]
+    assert percentiles(tuple(column[4:] for column in states), 0.5).to_pylist() == [None]
     nothing = STATE.lift(slots_of(0, 1), 2, pa.nulls(2))
-    assert tuple(each.type for each in nothing) == STATE.columns(NULL)
+    assert tuple(column.type for column in nothing) == STATE.columns(NULL)
     assert percentiles(nothing, 0.5).to_pylist() == [None, None]
-    assert percentiles(STATE.combine(slots_of(), 0, tuple(each[:0] for each in states)), 0.5).to_pylist() == []
+    assert percentiles(STATE.combine(slots_of(), 0, tuple(column[:0] for column in states)), 0.5).to_pylist() == []
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.5, NAN])

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.aggregates.distinct import DISTINCT as DISTINCT_KIND
+from headrace.aggregates.distinct import DISTINCT
 from headrace.aggregates.hitters import COUNTERS
 from headrace.aggregates.partials import Partial, size_of
 from headrace.expressions.columns import Evaluated, Mask
@@ -73,10 +73,11 @@ class Sketch:
 
 
 DEFAULT_HLL = Hll()
-QUANTILES = Sketch(kll.Kll(), kll.check, to_doubles)
-BUCKETS = Sketch(buckets.Buckets(), buckets.check, to_doubles)
-DISTINCT = Sketch(DEFAULT_HLL, DEFAULT_HLL.estimates)
-DEFAULT_SKETCHES = {"quantiles": QUANTILES, "buckets": BUCKETS, "distinct": DISTINCT}
+DEFAULT_SKETCHES = {
+    "quantiles": Sketch(kll.Kll(), kll.check, to_doubles),
+    "buckets": Sketch(buckets.Buckets(), buckets.check, to_doubles),
+    "distinct": Sketch(DEFAULT_HLL, DEFAULT_HLL.estimates),
+}
 """The kinds whose states queries may store, and read back as a column."""
 
 
@@ -87,24 +88,24 @@ def sketch_of(wanted: Partial) -> Sketch:
     return DEFAULT_SKETCHES[wanted.kind]
 
 
-def sized_quantiles(size: int, _is_compressed: bool) -> Sketch:
+def make_quantiles(size: int, _is_compressed: bool) -> Sketch:
     return Sketch(kll.Kll(size), kll.check, to_doubles)
 
 
-def sized_distinct(size: int, _is_compressed: bool) -> Sketch:
+def make_distinct(size: int, _is_compressed: bool) -> Sketch:
     return Sketch(hll_of(size), hll_of(size).estimates)
 
 
 def hll_of(size: int) -> Hll:
     """Return a sketch with twice the registers for twice the default size; 0 is the default size."""
-    return Hll(DEFAULT_HLL.lg_k + (size // DISTINCT_KIND.default_size).bit_length() - 1) if size else DEFAULT_HLL
+    return Hll(DEFAULT_HLL.lg_k + (size // DISTINCT.default_size).bit_length() - 1) if size else DEFAULT_HLL
 
 
-def sized_counters(size: int, is_compressed: bool) -> counters.Counters:
+def make_counters(size: int, is_compressed: bool) -> counters.Counters:
     return counters.Counters(size or COUNTERS.default_size, is_compressed)
 
 
-SIZED_SKETCHES = {"quantiles": sized_quantiles, "distinct": sized_distinct}
+SIZED_SKETCHES = {"quantiles": make_quantiles, "distinct": make_distinct}
 
 
 # Results
@@ -186,5 +187,5 @@ FAMILY = StateFamily(
         "heavy_hitters": lower_items(counters.hitters),
         "top_k": lower_items(counters.top),
     },
-    sized={**SIZED_SKETCHES, "counters": sized_counters},
+    sized={**SIZED_SKETCHES, "counters": make_counters},
 )
