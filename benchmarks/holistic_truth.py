@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from benchmarks.holistic_quantiles import rank_errors
-from headrace.aggregates.partials import COUNTERS, KINDS, partials_of
+from headrace.aggregates.partials import partials_of
 from headrace.model.expressions import Aggregate, Expression
 from headrace.model.query import Query
 from headrace.spark.single_query import unsupported
@@ -45,7 +45,11 @@ class Question:
     @property
     def error(self) -> float:
         (partial,) = partials_of(self.aggregate)
-        return 1 / ((partial.size or COUNTERS) + 1) if partial.kind == "counters" else KINDS[partial.kind].error
+        return (
+            1 / ((partial.size or partial.traits.default_size) + 1)
+            if partial.kind == "counters"
+            else partial.traits.error
+        )
 
 
 def question_of(query: Query) -> Question:

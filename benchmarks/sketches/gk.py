@@ -20,8 +20,8 @@ from headrace.kernel.sketches.blocks import laid_out, sort_each
 from headrace.kernel.sketches.buckets_loops import count_values, order_values
 from headrace.kernel.sketches.packed_bytes import STATE, expect_good, offsets_of, opened, packed
 from headrace.kernel.sketches.quantile_states import check_totals, nearest_ranks
-from headrace.kernel.states.columns import Columns, Slots, counted, numbers, readable
-from headrace.kernel.states.fold_loops import Doubles, Integers
+from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable
+from headrace.model.arrays import Doubles, Integers
 
 WHAT = "Greenwald-Khanna summary"
 WIDTH = 512
@@ -83,7 +83,7 @@ class Gk:
 
 def by_slot(slots: Slots, count: int, values: pa.Array) -> tuple[Integers, Doubles, Integers]:
     """How many numbers each slot has, the numbers of one slot after the other as they came, and counts of NaNs."""
-    data, valid = numbers(values, np.float64), counted(values)
+    data, valid = numbers(values, np.float64), find_valid(values)
     missing = np.isnan(data) if valid is None else np.isnan(data) & valid
     present = readable(~missing if valid is None else ~missing & valid)
     sizes = np.zeros(count, np.int64)

@@ -10,7 +10,7 @@ from headrace.kernel.jit import compiled
 from headrace.kernel.sketches.packed_byte_loops import copy, number, put_number
 from headrace.kernel.sketches.packed_bytes import Bytes
 from headrace.kernel.sketches.quantile_states import MOST_VALUES
-from headrace.kernel.states.fold_loops import Doubles, Integers
+from headrace.model.arrays import Doubles, Integers
 
 VERSION = 1
 SUMMARY, BUFFER = 3, 1

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.sketches.gk_byte_loops import SUMMARY
 from headrace.kernel.jit import compiled
-from headrace.kernel.states.fold_loops import Doubles, Integers
+from headrace.model.arrays import Doubles, Integers
 
 
 @compiled

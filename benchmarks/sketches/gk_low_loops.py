@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.sketches.gk_loops import allowed, compress, copy_row, set_row
 from headrace.kernel.jit import compiled
-from headrace.kernel.states.fold_loops import Doubles, Integers
+from headrace.model.arrays import Doubles, Integers
 
 
 @compiled

@@ -222,8 +222,8 @@ class Buckets(UserAggregate):
         return {"counts": np.zeros(20, np.int64)}
 
     def update_batch(self, state: State, values: np.ndarray[Any, Any]) -> State:
-        found = np.clip(values // 10 + 5, 0, 19).astype(np.int64)
-        return {"counts": state["counts"] + np.bincount(found, minlength=20)}
+        buckets = np.clip(values // 10 + 5, 0, 19).astype(np.int64)
+        return {"counts": state["counts"] + np.bincount(buckets, minlength=20)}
 
     def merge(self, left: State, right: State) -> State:
         return {"counts": left["counts"] + right["counts"]}

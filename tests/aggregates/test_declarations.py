@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aggregates.class_checks import declared
+from headrace.aggregates.class_checks import declare
 from headrace.aggregates.declarations import (
     AggregateDeclaration,
     ExtractorDeclaration,
-    bound,
+    bind_classes,
     parse_declarations,
 )
 from headrace.aggregates.laws import user_aggregate
@@ -41,14 +41,14 @@ def test_one_aggregate_in_all_forms(text: str) -> None:
 
 
 def test_the_declarations_of_the_paper() -> None:
-    found = parse_declarations("""
+    declarations = parse_declarations("""
         int UDAF char(36) [low_approx_med, high_approx_med] approx_median(int)
         vstring UDAF char(2800) low_approx_med(int)
         int UDAF char(36) high_approx_med(vstring)
         vstring UDAF char(500) approx_quantile(int)
         int EXTR percentile_fcn approx_quantile percentile(int; int)
     """)
-    assert found == (
+    assert declarations == (
         MEDIAN,
         AggregateDeclaration("low_approx_med", STRING, (BIGINT,)),
         AggregateDeclaration("high_approx_med", BIGINT, (STRING,)),
@@ -62,22 +62,22 @@ def test_the_declarations_of_the_paper() -> None:
 
 
 def test_gs_lite_names_the_function_last() -> None:
-    (found,) = parse_declarations("""
+    (declaration,) = parse_declarations("""
         string UDAF [SUBAGGR a, SUPERAGGR b] quantiles fstring32 (uint);
         uint EXTR quantile_of quantiles extr_fn (uint, float);
         float EXTR spread_of QUANTILES spread_fn (uint);
     """)
-    assert (found.subaggregate, found.superaggregate) == ("a", "b")
-    assert found.extractors == (
+    assert (declaration.subaggregate, declaration.superaggregate) == ("a", "b")
+    assert declaration.extractors == (
         ExtractorDeclaration("quantile_of", "extr_fn", BIGINT, (DOUBLE,)),
         ExtractorDeclaration("spread_of", "spread_fn", DOUBLE, ()),
     )
 
 
 def test_types_of_gigascope_and_of_sql() -> None:
-    (found,) = parse_declarations("DECIMAL(9, 2) UDAF f(ip, ullong, char(5), decimal(4), DOUBLE)")
-    assert found.returns == decimal(9, 2)
-    assert found.arguments == (ADDRESS, BIGINT, STRING, decimal(4, 0), DOUBLE)
+    (declaration,) = parse_declarations("DECIMAL(9, 2) UDAF f(ip, ullong, char(5), decimal(4), DOUBLE)")
+    assert declaration.returns == decimal(9, 2)
+    assert declaration.arguments == (ADDRESS, BIGINT, STRING, decimal(4, 0), DOUBLE)
 
 
 def test_nothing_is_declared_by_an_empty_text() -> None:
@@ -154,12 +154,12 @@ WORDS = [
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from(WORDS), max_size=24).map(" ".join) | st.text(max_size=40))
 def test_any_text_is_read_or_refused_at_a_spot(text: str) -> None:
-    found = outcome(text)
-    if isinstance(found, QueryError):
-        assert found.span is not None
-        assert 0 <= found.span.start <= len(text)
+    result = outcome(text)
+    if isinstance(result, QueryError):
+        assert result.span is not None
+        assert 0 <= result.span.start <= len(text)
     else:
-        assert all(one.arguments for one in found)
+        assert all(one.arguments for one in result)
 
 
 def outcome(text: str) -> tuple[AggregateDeclaration, ...] | QueryError:
@@ -173,11 +173,11 @@ def outcome(text: str) -> tuple[AggregateDeclaration, ...] | QueryError:
 
 
 def test_a_declaration_is_a_value() -> None:
-    assert declared(Sum) == declared(Sum())
-    assert hash(declared(Sum)) == hash(declared(Sum))
-    assert (declared(Sum).traits.fold, declared(Sum).traits.combine) == (500.0, 2_000.0)
-    assert declared(type("Dear", (Sum,), {"fold_cost": 7.0, "combine_cost": 9.0})).traits.fold == 7.0
-    assert declared(type("Batch", (Sum,), {"update_batch": lambda *_: None})).traits.fold == 20.0
+    assert declare(Sum) == declare(Sum())
+    assert hash(declare(Sum)) == hash(declare(Sum))
+    assert (declare(Sum).kind.fold, declare(Sum).kind.combine) == (500.0, 2_000.0)
+    assert declare(type("Dear", (Sum,), {"fold_cost": 7.0, "combine_cost": 9.0})).kind.fold == 7.0
+    assert declare(type("Batch", (Sum,), {"update_batch": lambda *_: None})).kind.fold == 20.0
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_declaration_is_a_value() -> None:
 )
 def test_what_is_missing_is_told(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as refused:
-        declared(type("Sum", (Sum,), changes))
+        declare(type("Sum", (Sum,), changes))
     assert refused.value.code == "udaf"
     assert message in refused.value.message
 
@@ -216,15 +216,15 @@ def test_what_can_not_be_made_is_told() -> None:
         def __init__(self, exponent: int) -> None:
             self.exponent = exponent
 
-    assert declared(Power(2)).name == "Power"
+    assert declare(Power(2)).name == "Power"
     with pytest.raises(UsageError, match="can't be made without parameters"):
-        declared(Power)
+        declare(Power)
     with pytest.raises(UsageError, match="int is not an aggregate: it is not derived"):
-        declared(int)  # type: ignore[arg-type]
+        declare(int)  # type: ignore[arg-type]
 
 
 def test_one_argument_may_be_a_text() -> None:
-    assert declared(type("One", (Sum,), {"arguments": "DOUBLE"})).arguments == (DOUBLE,)
+    assert declare(type("One", (Sum,), {"arguments": "DOUBLE"})).arguments == (DOUBLE,)
 
 
 def test_extractors_are_declared_by_their_methods() -> None:
@@ -233,13 +233,13 @@ def test_extractors_are_declared_by_their_methods() -> None:
         def rounded(self, state: Any, step: float) -> Any:
             return round(state["total"] / step)
 
-    found = declared(Several)
-    (one,) = found.extractors
+    aggregate = declare(Several)
+    (one,) = aggregate.extractors
     assert (one.name, one.parameters, one.returns, one.method) == ("whole", (DOUBLE,), BIGINT, "rounded")
-    assert found.result("WHOLE") is one
-    assert found.result(None).method == "output"
+    assert aggregate.result("WHOLE") is one
+    assert aggregate.result(None).method == "output"
     with pytest.raises(UsageError, match="no extractor 'wole'"):
-        found.result("wole")
+        aggregate.result("wole")
 
 
 # Both together
@@ -251,11 +251,13 @@ def test_a_declaration_finds_its_classes() -> None:
         int EXTR in_steps my_sum steps_of (float, int);
     """)
     classes = {"low_sum": Buffer, "high_sum": High}
-    found = user_aggregate(bound(declaration, classes, {"steps_of": lambda total, step: round(total / step)}))
-    assert (found.name, found.arguments, found.returns) == ("my_sum", (DOUBLE,), DOUBLE)
-    assert found.low == declared(Buffer)
-    one = found.result("in_steps")
-    assert getattr(found.implementation, one.method)({"total": 12.0}, 5) == 2
+    aggregate = user_aggregate(
+        bind_classes(declaration, classes, {"steps_of": lambda total, step: round(total / step)})
+    )
+    assert (aggregate.name, aggregate.arguments, aggregate.returns) == ("my_sum", (DOUBLE,), DOUBLE)
+    assert aggregate.low == declare(Buffer)
+    one = aggregate.result("in_steps")
+    assert getattr(aggregate.implementation, one.method)({"total": 12.0}, 5) == 2
 
 
 @pytest.mark.parametrize(
@@ -270,4 +272,4 @@ def test_a_declaration_finds_its_classes() -> None:
 def test_what_a_declaration_names_must_be_there(text: str, missing: str) -> None:
     (declaration,) = parse_declarations(text)
     with pytest.raises(HeadraceError, match=f"names '{missing}', which is not given"):
-        bound(declaration, {"low_sum": Buffer, "high_sum": High})
+        bind_classes(declaration, {"low_sum": Buffer, "high_sum": High})

@@ -22,5 +22,5 @@ def test_the_aggregate_of_the_readme() -> None:
     exec(block, known)  # noqa: S102 - the page is ours
     rows = pa.table({"t": pa.array([0, 1, 2], pa.timestamp("us", "UTC")), "x": [1.0, 4.0, 16.0]})
     query = "SELECT geometric_mean(x) AS mean FROM stream [RANGE 60]"
-    found = headrace.aggregate(rows, {"q": query}, functions=[known["GeometricMean"]])["q"]
-    assert found["mean"][0].as_py() == pytest.approx(4.0)
+    result = headrace.aggregate(rows, {"q": query}, functions=[known["GeometricMean"]])["q"]
+    assert result["mean"][0].as_py() == pytest.approx(4.0)

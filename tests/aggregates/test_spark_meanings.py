@@ -55,9 +55,9 @@ def aggregate_of(call: str) -> Aggregate:
     ],
 )
 def test_percentile_interpolates(function: str, values: list[Any], fraction: float, expected: float) -> None:
-    found = evaluate(f"{function}(x, {fraction})", values)
-    assert isinstance(found, float)
-    assert found == pytest.approx(expected, rel=1e-15, nan_ok=True)
+    result = evaluate(f"{function}(x, {fraction})", values)
+    assert isinstance(result, float)
+    assert result == pytest.approx(expected, rel=1e-15, nan_ok=True)
 
 
 def test_percentile_without_values_is_null() -> None:
@@ -167,16 +167,16 @@ def test_queries_of_different_accuracies_side_by_side() -> None:
     }
     texts = {name: f"SELECT {call} AS a FROM stream GROUP BY window(ts, '1 minute')" for name, call in calls.items()}
     together = headrace.aggregate(pa.table({"ts": times, "x": values}), texts)
-    found = {name: table["a"][0].as_py() for name, table in together.items()}
+    results = {name: table["a"][0].as_py() for name, table in together.items()}
     exact = 0.3 * (len(values) - 1)
-    assert found["exact"] == pytest.approx(exact, rel=1e-12)
-    assert found["usual"] == found["p1"] == found["p100"]
+    assert results["exact"] == pytest.approx(exact, rel=1e-12)
+    assert results["usual"] == results["p1"] == results["p100"]
     for name, error in {"p100": 0.01, "p1000": 0.001, "p10000": 0.0001, "distinct": 0.0001}.items():
-        assert abs(found[name] - exact) <= error * len(values) + 1, name
+        assert abs(results[name] - exact) <= error * len(values) + 1, name
     for name, deviation in {"d0": 0.0163, "d1": 0.01, "d2": 0.001}.items():
-        assert abs(found[name] - len(values)) <= 3 * deviation * len(values), name
-    assert len({found["d0"], found["d1"], found["d2"]}) == 3
-    assert found["p100"] != found["p10000"]
+        assert abs(results[name] - len(values)) <= 3 * deviation * len(values), name
+    assert len({results["d0"], results["d1"], results["d2"]}) == 3
+    assert results["p100"] != results["p10000"]
 
 
 @pytest.mark.parametrize("call", ["percentile_approx(vol, 0.4, 1000)", "approx_count_distinct(vol, 0.005)"])
@@ -190,7 +190,7 @@ def test_accuracy_survives_merges(call: str) -> None:
     states = state.lift(slots, parts, pa.array(values))
     for count in (8, 1):
         states = state.combine(np.arange(len(states[0])) % count, count, states)
-    found = lower(aggregate, {partial.kind: states}).values[0].as_py()
+    result = lower(aggregate, {partial.kind: states}).values[0].as_py()
     error, truth = (0.001, 40_000) if partial.kind == "quantiles" else (3 * 0.005, 100_000)
-    assert abs(found - truth) <= error * 100_000
+    assert abs(result - truth) <= error * 100_000
     assert aggregate.type == (DOUBLE if partial.kind == "quantiles" else BIGINT)

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aggregates.class_checks import declared, state_type
-from headrace.aggregates.law_trials import equal
-from headrace.aggregates.user import lowered
-from headrace.aggregates.user_states import Failed, StateForm, described, isolated
+from headrace.aggregates.class_checks import declare, state_type
+from headrace.aggregates.law_trials import is_equal
+from headrace.aggregates.user import lower_state
+from headrace.aggregates.user_states import Failure, StateForm, describe_error, run_isolated
 from headrace.model.types import MAX_BIGINT, MIN_BIGINT
 from tests.aggregates.sums import Buffer, Sum
 
@@ -56,23 +56,23 @@ def test_states_come_back_as_they_were(name: str, data: st.DataObject) -> None:
     states = data.draw(
         st.lists(
             st.none()
-            | st.just(Failed("broken"))
+            | st.just(Failure("broken"))
             | st.fixed_dictionaries({"value": st.none() | ALL[name], "other": BIGINTS}),
             max_size=6,
         )
     )
-    column = form.stored(states)
+    column = form.to_arrow(states)
     assert column.type == form.arrow
     column.validate(full=True)
-    back = form.loaded(column)
+    back = form.from_arrow(column)
     assert len(back) == len(states)
     for one, two in zip(back, states, strict=True):
         if isinstance(two, dict):
-            assert equal(one["value"], two["value"])
+            assert is_equal(one["value"], two["value"])
             assert one["other"] == two["other"]
         else:
             assert one == two
-    assert list(map(repr, form.loaded(column[1:]))) == list(map(repr, back[1:]))
+    assert list(map(repr, form.from_arrow(column[1:]))) == list(map(repr, back[1:]))
 
 
 class Pair(NamedTuple):
@@ -91,7 +91,7 @@ class Totals:
 )
 def test_a_state_keeps_its_form(state: Any) -> None:
     form = form_of(type(state), total="DOUBLE", rows="BIGINT")
-    (back,) = form.loaded(form.stored([state]))
+    (back,) = form.from_arrow(form.to_arrow([state]))
     assert back == state
     assert type(back) is type(state)
 
@@ -103,9 +103,9 @@ def test_an_array_of_numpy_stays_one() -> None:
         def initialize(self) -> Any:
             return {"counts": np.zeros(3, np.int64)}
 
-    form = declared(Counts).form
-    (back,) = form.loaded(form.stored([{"counts": np.array([1, 2, 3])}]))
-    assert equal(back["counts"], np.array([1, 2, 3]))
+    form = declare(Counts).form
+    (back,) = form.from_arrow(form.to_arrow([{"counts": np.array([1, 2, 3])}]))
+    assert is_equal(back["counts"], np.array([1, 2, 3]))
     back["counts"][0] = 7  # it is the state's own
 
 
@@ -130,11 +130,11 @@ MISFITS: dict[str, list[Any]] = {
 def test_a_value_that_does_not_fit_fails_its_state_alone(name: str, value: Any) -> None:
     form = form_of(dict, value=name, other="BIGINT")
     good = {"value": None, "other": 5}
-    first, second, third = form.loaded(form.stored([good, {"value": value, "other": 1}, good]))
+    first, second, third = form.from_arrow(form.to_arrow([good, {"value": value, "other": 1}, good]))
     assert first == third == good
-    assert isinstance(second, Failed)
+    assert isinstance(second, Failure)
     assert second.message.startswith("the field value of the state: ")
-    assert form.loaded(form.stored([{"value": value, "other": 1}])) == [second]
+    assert form.from_arrow(form.to_arrow([{"value": value, "other": 1}])) == [second]
 
 
 @pytest.mark.parametrize(
@@ -149,15 +149,15 @@ def test_a_value_that_does_not_fit_fails_its_state_alone(name: str, value: Any) 
 )
 def test_a_state_of_another_form_fails(state: Any, message: str) -> None:
     form = form_of(dict, value="BIGINT", other="BIGINT")
-    (found,) = form.loaded(form.stored([state]))
-    assert isinstance(found, Failed)
-    assert message in found.message
+    (failure,) = form.from_arrow(form.to_arrow([state]))
+    assert isinstance(failure, Failure)
+    assert message in failure.message
 
 
 def test_whole_numbers_fit_doubles_and_numpy_fits_all() -> None:
     form = form_of(tuple, a="DOUBLE", b="BIGINT", c="BOOLEAN", d="ARRAY<DOUBLE>")
     state = (2**60 + 1, np.int64(3), np.bool_(True), [np.float64(0.5), 1])
-    assert form.loaded(form.stored([state])) == [(float(2**60), 3, True, [0.5, 1.0])]
+    assert form.from_arrow(form.to_arrow([state])) == [(float(2**60), 3, True, [0.5, 1.0])]
 
 
 # Failures
@@ -169,10 +169,12 @@ class Silent(Exception):
 
 
 def test_a_failure_is_told_whatever_was_raised() -> None:
-    assert described("update", ValueError("math domain error")) == "update: ValueError: math domain error"
-    assert described("merge", Silent()) == "merge: Silent"
-    assert described("update", ValueError("\ud800" * 900)).encode() == b"update: ValueError: " + b"?" * 180
-    assert isolated("output", lambda: 1 // 0) == Failed("output: ZeroDivisionError: integer division or modulo by zero")
+    assert describe_error("update", ValueError("math domain error")) == "update: ValueError: math domain error"
+    assert describe_error("merge", Silent()) == "merge: Silent"
+    assert describe_error("update", ValueError("\ud800" * 900)).encode() == b"update: ValueError: " + b"?" * 180
+    assert run_isolated("output", lambda: 1 // 0) == Failure(
+        "output: ZeroDivisionError: integer division or modulo by zero"
+    )
 
 
 def test_what_is_no_exception_goes_through() -> None:
@@ -180,7 +182,7 @@ def test_what_is_no_exception_goes_through() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        isolated("update", interrupt)
+        run_isolated("update", interrupt)
 
 
 # Folding
@@ -210,9 +212,9 @@ def test_a_full_state_goes_up_and_a_new_one_begins(low: type[Sum], rows: int, sh
         seen.append(len(state["values"]))
         return {"total": math.fsum(state["values"])}
 
-    found = declared(type("High", (Sum,), {"low": low, "raise_": raise_}))
+    aggregate = declare(type("High", (Sum,), {"low": low, "raise_": raise_}))
     column = pa.array([float(row) for row in range(rows)], pa.float64())
-    assert found.folded(found.columns([column])) == {"total": float(sum(range(rows)))}
+    assert aggregate.fold_rows(aggregate.columns([column])) == {"total": float(sum(range(rows)))}
     assert seen == shipped
 
 
@@ -231,7 +233,7 @@ def test_batches_are_arrays_that_can_not_be_written_to() -> None:
         pa.array(["a", "b"]),
         pa.array([bytes(15) + b"\x01", bytes(16)], pa.binary(16)),
     ]
-    columns = declared(Batch).columns(arrays)
+    columns = declare(Batch).columns(arrays)
     assert [list(column) for column in columns] == [[0.5, 1.5], [1, 2], [7, 8], [True, False], ["a", "b"], [1, 0]]
     assert [column.dtype.kind for column in columns if isinstance(column, np.ndarray)] == list("fiibOO")
     for column in columns:
@@ -240,8 +242,8 @@ def test_batches_are_arrays_that_can_not_be_written_to() -> None:
 
 
 def test_nulls_come_as_none_to_those_who_take_them() -> None:
-    rows = declared(type("Rows", (Sum,), {"takes_null": True}))
-    batch = declared(type("Batch", (Sum,), {"takes_null": True, "update_batch": lambda self, state, values: state}))
+    rows = declare(type("Rows", (Sum,), {"takes_null": True}))
+    batch = declare(type("Batch", (Sum,), {"takes_null": True, "update_batch": lambda self, state, values: state}))
     for one in (rows, batch):
         assert list(one.columns([pa.array([0.5, None])])[0]) == [0.5, None]
 
@@ -261,8 +263,8 @@ def test_nulls_come_as_none_to_those_who_take_them() -> None:
     ],
 )
 def test_a_result_fits_its_type(returns: str, value: Any, expected: Any) -> None:
-    found = declared(type("Result", (Sum,), {"returns": returns, "output": lambda self, state: value}))
-    result = lowered(found, found.result(None), {"total": 0.0})
+    aggregate = declare(type("Result", (Sum,), {"returns": returns, "output": lambda self, state: value}))
+    result = lower_state(aggregate, aggregate.result(None), {"total": 0.0})
     assert (type(result), result) == (type(expected), expected)
 
 
@@ -271,6 +273,6 @@ def test_a_result_fits_its_type(returns: str, value: Any, expected: Any) -> None
     [("BIGINT", 0.5), ("BIGINT", True), ("BIGINT", 2**63), ("DOUBLE", "0.5"), ("STRING", 5), ("BOOLEAN", 1)],
 )
 def test_a_result_that_does_not_fit_is_told(returns: str, value: Any) -> None:
-    found = declared(type("Result", (Sum,), {"returns": returns, "output": lambda self, state: value}))
+    aggregate = declare(type("Result", (Sum,), {"returns": returns, "output": lambda self, state: value}))
     with pytest.raises(TypeError, match=f"does not fit {returns}"):
-        lowered(found, found.result(None), {"total": 0.0})
+        lower_state(aggregate, aggregate.result(None), {"total": 0.0})

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aggregates.class_checks import declared
-from headrace.aggregates.law_cases import cases, shrunk
+from headrace.aggregates.class_checks import declare
+from headrace.aggregates.law_cases import draw_cases, shrink_case
 from headrace.aggregates.law_rows import Case
-from headrace.aggregates.law_trials import Trial, Violation, equal
-from headrace.aggregates.laws import LAWS, user_aggregate, violation
+from headrace.aggregates.law_trials import Trial, Violation, is_equal
+from headrace.aggregates.laws import LAWS, find_violation, user_aggregate
 from headrace.aggregates.user import UserAggregate
 from headrace.model.errors import UsageError
 from tests.aggregates.lawful import TAKEN, Names, WholeSum
@@ -65,8 +65,8 @@ def test_it_is_refused(aggregate: type[UserAggregate], law: str) -> None:
 def test_every_law_refuses_something() -> None:
     """What is not associative does not merge to the whole either, and two rows show that already."""
     assert LAWS.keys() - set(REFUSED.values()) == {"merge is associative"}
-    found = violation("merge is associative", Trial(declared(Difference)), Case((((1,),), ((2,),), ((3,),))))
-    assert found == Violation("merge(merge(a, b), c) gives 2, merge(a, merge(b, c)) gives 0")
+    violation = find_violation("merge is associative", Trial(declare(Difference)), Case((((1,),), ((2,),), ((3,),))))
+    assert violation == Violation("merge(merge(a, b), c) gives 2, merge(a, merge(b, c)) gives 0")
 
 
 def test_a_counter_example_is_small_and_shows_both_answers() -> None:
@@ -122,8 +122,8 @@ def test_the_page_shows_what_happens() -> None:
 
 
 def test_cases_grow_and_are_the_same_for_a_seed() -> None:
-    trial = Trial(declared(Sum))
-    first, second = (list(cases(trial, Random(7))) for _ in range(2))
+    trial = Trial(declare(Sum))
+    first, second = (list(draw_cases(trial, Random(7))) for _ in range(2))
     sizes = [len(case.whole) for case in first]
     assert first == second
     assert sizes[0] == 0
@@ -144,19 +144,19 @@ def test_what_is_shrunk_still_breaks_and_has_no_row_to_spare(items: list[tuple[i
     case = Case((first, second, third))
     if breaks(case) is None:
         return
-    found = shrunk(Trial(declared(WholeSum)), case, breaks)
-    assert breaks(found) is not None
-    assert len(found.whole) <= len(case.whole)
-    for number, part in enumerate(found.parts):
+    smaller = shrink_case(Trial(declare(WholeSum)), case, breaks)
+    assert breaks(smaller) is not None
+    assert len(smaller.whole) <= len(case.whole)
+    for number, part in enumerate(smaller.parts):
         for place in range(len(part)):
-            parts = list(found.parts)
+            parts = list(smaller.parts)
             parts[number] = part[:place] + part[place + 1 :]
             assert breaks(Case((parts[0], parts[1], parts[2]))) is None
 
 
 def test_when_two_states_are_the_same() -> None:
-    assert equal({"a": 1}, {"a": 1})
-    assert equal((1.0, [math.nan]), (1, [np.float64(math.nan)]))
-    assert equal(np.array([1, 2]), np.array([1, 2]))
+    assert is_equal({"a": 1}, {"a": 1})
+    assert is_equal((1.0, [math.nan]), (1, [np.float64(math.nan)]))
+    assert is_equal(np.array([1, 2]), np.array([1, 2]))
     for one, two in (([1], (1,)), ([1], {1}), (1, True), ("1", 1), (np.array([1]), np.array([1.0])), ([1], [1, 2])):
-        assert not equal(one, two)
+        assert not is_equal(one, two)

@@ -55,8 +55,8 @@ class Spread(Range):
 
     @extractor("BIGINT", "BIGINT")
     def spread_times(self, state: Any, factor: int) -> Any:
-        found = self.output(state)
-        return None if found is None else found * factor
+        width = self.output(state)
+        return None if width is None else width * factor
 
 
 class Touchy(Range):
@@ -100,9 +100,9 @@ def values_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def test_queries_share_it_and_answer_as_the_reference() -> None:
-    found = headrace.aggregate(ROWS, QUERIES, functions=[SPREAD])
+    results = headrace.aggregate(ROWS, QUERIES, functions=[SPREAD])
     for name, sql in QUERIES.items():
-        assert values_of(found[name]) == from_reference(sql), name
+        assert values_of(results[name]) == from_reference(sql), name
 
 
 def test_results_of_one_state_are_one_partial() -> None:
@@ -115,8 +115,8 @@ def test_what_raises_is_isolated() -> None:
     """The windows with a bad row are NULL and counted; other windows, and other queries, go on."""
     queries = {"bad": QUERIES["whole"].replace("spread", "touchy"), "good": QUERIES["whole"]}
     with pytest.warns(headrace.RowErrorWarning, match="bad: .* the first: touchy: update: ValueError"):
-        found = headrace.aggregate(ROWS, queries, functions=[SPREAD, TOUCHY])
-    bad, good = values_of(found["bad"]), values_of(found["good"])
+        results = headrace.aggregate(ROWS, queries, functions=[SPREAD, TOUCHY])
+    bad, good = values_of(results["bad"]), values_of(results["good"])
     assert good == from_reference(QUERIES["whole"])
     assert bad == from_reference(queries["bad"])
     assert 0 < sum(row[0] is None for row in bad) < len(bad)
@@ -159,8 +159,8 @@ def test_a_declaration_of_the_paper() -> None:
     (declared,) = declare_aggregates(
         "int UDAF [low_range, high_range] width(int)", {"low_range": Range, "high_range": Range}
     )
-    found = headrace.aggregate(ROWS, {"q": QUERIES["whole"].replace("spread", "width")}, functions=[declared])["q"]
-    assert values_of(found) == from_reference(QUERIES["whole"])
+    result = headrace.aggregate(ROWS, {"q": QUERIES["whole"].replace("spread", "width")}, functions=[declared])["q"]
+    assert values_of(result) == from_reference(QUERIES["whole"])
 
 
 def test_on_spark_it_is_shipped_stored_and_merged(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from headrace.aggregates.partials import KINDS as TRAITS
-from headrace.aggregates.signatures import make_aggregate
-from headrace.kernel.states.kinds import KINDS, lower
+from headrace.aggregates.registry import KINDS, make_aggregate
+from headrace.kernel.states.kinds import STATES, lower
 from headrace.model.expressions import ColumnRef, Literal
 from headrace.model.types import BIGINT, DOUBLE, DataType
 
@@ -39,11 +38,11 @@ merges = pytest.mark.parametrize("merge", MERGES)
 
 
 def halves(size: int) -> list[int]:
-    found = []
+    sizes = []
     while size > 1:
-        found.append(size)
+        sizes.append(size)
         size = (size + 1) // 2
-    return found
+    return sizes
 
 
 def folds(size: int) -> list[tuple[int, int]]:
@@ -52,8 +51,8 @@ def folds(size: int) -> list[tuple[int, int]]:
     return [(left, step) for left in range(size, 1, -step)]
 
 
-def merged(kind: str, values: pa.Array, merge: str) -> pa.Array:
-    state = KINDS[kind]
+def merge_parts(kind: str, values: pa.Array, merge: str) -> pa.Array:
+    state = STATES[kind]
     states = state.lift(np.arange(len(values)) % PARTS, PARTS, values)
     for slots in MERGES[merge]():
         states = state.combine(slots, int(slots.max()) + 1, states)
@@ -67,7 +66,7 @@ def answer(function: str, kind: str, states: pa.Array, item: DataType, *behind: 
 
 
 def test_what_is_bounded_is_here() -> None:
-    bounded = {kind for kind, traits in TRAITS.items() if traits.equality == "bounded"}
+    bounded = {kind for kind, traits in KINDS.items() if traits.equality == "bounded"}
     assert bounded == {"quantiles", "buckets", "distinct", "counters"}
 
 
@@ -75,32 +74,32 @@ def test_what_is_bounded_is_here() -> None:
 @merges
 def test_ranks(name: str, merge: str) -> None:
     values = INPUTS[name]
-    states = merged("quantiles", pa.array(values), merge)
+    states = merge_parts("quantiles", pa.array(values), merge)
     for fraction in FRACTIONS:
-        found = answer("percentile_approx", "quantiles", states, DOUBLE, Literal(fraction, DOUBLE))
-        low, high = (values < found).mean(), (values <= found).mean()
-        assert low - TRAITS["quantiles"].error <= fraction <= high + TRAITS["quantiles"].error
+        result = answer("percentile_approx", "quantiles", states, DOUBLE, Literal(fraction, DOUBLE))
+        low, high = (values < result).mean(), (values <= result).mean()
+        assert low - KINDS["quantiles"].error <= fraction <= high + KINDS["quantiles"].error
 
 
 @inputs
 @merges
 def test_values(name: str, merge: str) -> None:
     values = INPUTS[name]
-    states = merged("buckets", pa.array(values), merge)
+    states = merge_parts("buckets", pa.array(values), merge)
     ordered = np.sort(values)
     for fraction in FRACTIONS:
-        found = answer("percentile_relative", "buckets", states, DOUBLE, Literal(fraction, DOUBLE))
+        result = answer("percentile_relative", "buckets", states, DOUBLE, Literal(fraction, DOUBLE))
         exact = ordered[max(int(np.ceil(fraction * ROWS)), 1) - 1]
-        assert abs(found - exact) <= TRAITS["buckets"].error * abs(exact) + 1e-12
+        assert abs(result - exact) <= KINDS["buckets"].error * abs(exact) + 1e-12
 
 
 @inputs
 @merges
 def test_distinct_values(name: str, merge: str) -> None:
-    found = answer("approx_count_distinct", "distinct", merged("distinct", pa.array(INPUTS[name]), merge), DOUBLE)
+    count = answer("approx_count_distinct", "distinct", merge_parts("distinct", pa.array(INPUTS[name]), merge), DOUBLE)
     exact = len(np.unique(INPUTS[name]))
 
-    assert abs(found - exact) <= TRAITS["distinct"].error * exact
+    assert abs(count - exact) <= KINDS["distinct"].error * exact
 
 
 @merges
@@ -108,14 +107,14 @@ def test_distinct_values(name: str, merge: str) -> None:
 def test_heavy_hitters(merge: str, skew: float) -> None:
     """No item above the share is missing, and every count is within the error of the total."""
     items = np.random.default_rng(3).zipf(skew, ROWS) % 10_000
-    states = merged("counters", pa.array(items), merge)
-    found = answer("heavy_hitters", "counters", states, BIGINT, Literal(0.01, DOUBLE))
+    states = merge_parts("counters", pa.array(items), merge)
+    hitters = answer("heavy_hitters", "counters", states, BIGINT, Literal(0.01, DOUBLE))
 
-    named = {each["item"]: each for each in found}
+    named = {hitter["item"]: hitter for hitter in hitters}
     values, counts = np.unique(items, return_counts=True)
     for item, count in zip(values.tolist(), counts.tolist(), strict=True):
         if count >= 0.01 * ROWS:
             assert item in named
         if item in named:
             assert named[item]["lower"] <= count <= named[item]["upper"]
-            assert named[item]["upper"] - named[item]["lower"] <= TRAITS["counters"].error * ROWS
+            assert named[item]["upper"] - named[item]["lower"] <= KINDS["counters"].error * ROWS

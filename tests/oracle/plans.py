@@ -27,7 +27,9 @@ def plans(draw: st.DrawFn, data: Data, asked: Mapping[str, Query]) -> Plan:
     plan = draw(trees(data, asked))
     nodes = []
     for each in plan.nodes:
-        open_to_both = [partial for partial in each.node.partials if partial.traits.ways and each.parent == STREAM]
+        open_to_both = [
+            partial for partial in each.node.partials if partial.traits.fold_choice and each.parent == STREAM
+        ]
         compressed = draw(st.frozensets(st.sampled_from(open_to_both))) if open_to_both else frozenset()
         nodes.append(replace(each, compressed=compressed))
     return replace(plan, nodes=tuple(nodes))

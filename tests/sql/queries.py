@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headrace.aggregates.signatures import AGGREGATES, TAKE_DISTINCT, make_aggregate
+from headrace.aggregates.registry import AGGREGATES, make_aggregate
 from headrace.expressions.normal import normalize, sort_key
 from headrace.model.expressions import WINDOW_END, WINDOW_START, Aggregate, Call, ColumnRef, Expression, Literal
 from headrace.model.query import Join, JoinKey, Order, Output, Query
@@ -55,7 +55,7 @@ def aggregates(draw: Draw) -> Aggregate:
     if function == "count" and draw(st.booleans()):
         arguments = ()
     condition = draw(st.none() | trees("BOOLEAN", 1))
-    distinct = bool(arguments) and function in TAKE_DISTINCT and draw(st.booleans())
+    distinct = bool(arguments) and AGGREGATES[function].takes_distinct and draw(st.booleans())
     return replace(make_aggregate(function, arguments, distinct), filter=condition)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.aggregates.signatures import AGGREGATE_SYNONYMS, AGGREGATES
+from headrace.aggregates.registry import AGGREGATE_SYNONYMS, AGGREGATES
 from headrace.expressions.functions import CASTS, FUNCTIONS, SYNONYMS
 from headrace.model.errors import QueryError
 from headrace.model.expressions import Aggregate, Call, Expression

@@ -5,7 +5,7 @@
 
 GS-lite writes the same as `string UDAF [SUBAGGR a, SUPERAGGR b] name fstring32 (uint);` and, with the function last,
 `uint EXTR percentile approx_quantile percentile_fcn (uint, float);`. Both are read; a semicolon inside the brackets
-tells the paper's EXTR from GS-lite's. Storage is declared by the class, so the size of a scratchpad is read and left.
+distinguishes the paper's EXTR from GS-lite's. Storage is declared by the class, so the size of a scratchpad is ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GIGASCOPE_TYPES: Mapping[str, DataType] = {
     "UFLOAT": DOUBLE,
     "V_STR": STRING,
 }
-MAX_TEXT = 64 * 1024
+MAX_TEXT_LENGTH = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +52,24 @@ class AggregateDeclaration:
 
 
 def parse_declarations(text: str) -> tuple[AggregateDeclaration, ...]:
-    """The aggregates of a text, in its order, each with its extractors. A semicolon may close a declaration."""
+    """Return the aggregates of a text in its order, with their extractors. A semicolon may close a declaration."""
     reader = Reader(text)
-    found: dict[str, AggregateDeclaration] = {}
+    declarations: dict[str, AggregateDeclaration] = {}
     while not reader.at_end:
         returns = reader.type()
         if reader.accept("UDAF"):
             spot = reader.spot()
-            one = aggregate_declaration(reader, returns)
-            if one.name.lower() in found:
-                raise reader.error(f"{one.name} is declared twice", spot)
-            found[one.name.lower()] = one
+            declaration = aggregate_declaration(reader, returns)
+            if declaration.name.lower() in declarations:
+                raise reader.error(f"{declaration.name} is declared twice", spot)
+            declarations[declaration.name.lower()] = declaration
         elif reader.accept("EXTR"):
-            add_extractor(reader, returns, found)
+            add_extractor(reader, returns, declarations)
         else:
             raise reader.error("expected UDAF or EXTR", hint="like: int UDAF [sub, super] name(int)")
         while reader.accept(";"):
             pass
-    return tuple(found.values())
+    return tuple(declarations.values())
 
 
 def aggregate_declaration(reader: Reader, returns: DataType) -> AggregateDeclaration:
@@ -93,35 +93,35 @@ def aggregate_declaration(reader: Reader, returns: DataType) -> AggregateDeclara
     return AggregateDeclaration(name, returns, arguments, *levels)
 
 
-def add_extractor(reader: Reader, returns: DataType, found: dict[str, AggregateDeclaration]) -> None:
+def add_extractor(reader: Reader, returns: DataType, declarations: dict[str, AggregateDeclaration]) -> None:
     first = reader.name("the extractor's name")
     spot = reader.spot()
     owner = reader.name("an aggregate's name")
     last = reader.name("the extractor's function")
     types_spot = reader.spot()
     arguments, more = reader.types()
-    aggregate = found.get(owner.lower())
+    aggregate = declarations.get(owner.lower())
     if aggregate is None:
-        raise reader.error(f"no aggregate '{owner}' is declared before", spot, nearest(owner, found))
+        raise reader.error(f"no aggregate '{owner}' is declared before", spot, nearest(owner, declarations))
     count = len(aggregate.arguments)
     name, function = (first, last) if more is None else (last, first)
     parameters = arguments[count:] if more is None else more
     if arguments[:count] != aggregate.arguments or (more is not None and len(arguments) != count):
         wanted = ", ".join(map(str, aggregate.arguments))
         raise reader.error(f"{name} must begin with the arguments of {aggregate.name}: {wanted}", types_spot)
-    one = ExtractorDeclaration(name, function, returns, parameters)
-    found[owner.lower()] = replace(aggregate, extractors=(*aggregate.extractors, one))
+    extractor = ExtractorDeclaration(name, function, returns, parameters)
+    declarations[owner.lower()] = replace(aggregate, extractors=(*aggregate.extractors, extractor))
 
 
 class Reader:
-    """Walks over the tokens of a text; every expectation that fails is a QueryError at its spot."""
+    """A reader of tokens; an expectation that fails is a QueryError at its spot."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
         self.tokens: list[tuple[str, Span]] = []
-        if len(text) > MAX_TEXT:
-            raise QueryError("limit", f"declarations may have at most {MAX_TEXT >> 10} KiB")
+        if len(text) > MAX_TEXT_LENGTH:
+            raise QueryError("limit", f"declarations may have at most {MAX_TEXT_LENGTH >> 10} KiB")
         end = 0
         while end < len(text):
             match = TOKEN.match(text, end)
@@ -149,9 +149,9 @@ class Reader:
         return self.peek() == word
 
     def accept(self, word: str) -> bool:
-        found = self.next_is(word)
-        self.position += found
-        return found
+        is_next = self.next_is(word)
+        self.position += is_next
+        return is_next
 
     def expect(self, word: str) -> None:
         if not self.accept(word):
@@ -164,13 +164,13 @@ class Reader:
         return self.tokens[self.position - 1][0]
 
     def scratchpad(self) -> None:
-        """`char(36)`."""
+        """Skip a type with a size, such as `char(36)`."""
         if self.peek(1) == "(" and self.peek(2).isdecimal() and self.peek(3) == ")":
             self.name("the type of the scratchpad")
             self.position += 3
 
     def types(self) -> tuple[tuple[DataType, ...], tuple[DataType, ...] | None]:
-        """A list in brackets; behind a semicolon a second one."""
+        """Read a list in brackets, and behind a semicolon a second one."""
         self.expect("(")
         first = self.type_list()
         second = self.type_list() if self.accept(";") else None
@@ -178,12 +178,12 @@ class Reader:
         return first, second
 
     def type_list(self) -> tuple[DataType, ...]:
-        found: list[DataType] = []
+        types: list[DataType] = []
         while not self.at_end and not self.next_is(")") and not self.next_is(";"):
-            if found:
+            if types:
                 self.expect(",")
-            found.append(self.type())
-        return tuple(found)
+            types.append(self.type())
+        return tuple(types)
 
     def type(self) -> DataType:
         spot = self.spot()
@@ -199,11 +199,13 @@ class Reader:
                 return decimal(*(size or [10]), *([0] * (len(size) < 2)))
             except (TypeError, ValueError):
                 raise self.error("DECIMAL has 1 to 38 digits, and no more after the point", spot) from None
-        found = TYPE_NAMES.get(word) or GIGASCOPE_TYPES.get(word) or (STRING if FIXED_STRING.fullmatch(word) else None)
-        if found is None:
+        data_type = TYPE_NAMES.get(word) or GIGASCOPE_TYPES.get(word)
+        if data_type is None and FIXED_STRING.fullmatch(word):
+            return STRING
+        if data_type is None:
             hint = nearest(word, [*TYPE_NAMES, *GIGASCOPE_TYPES])
             raise self.error(f"'{word.lower()}' is not a type", spot, hint)
-        return found
+        return data_type
 
     def number(self) -> int:
         if not self.peek().isdecimal() or len(self.peek()) > 9:
@@ -212,40 +214,40 @@ class Reader:
         return int(self.peek(-1))
 
 
-# With the classes that it names
+# Classes that declarations name
 
 
-def bound(
+def bind_classes(
     declaration: AggregateDeclaration,
     classes: Mapping[str, type[UserAggregate]],
     functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> type[UserAggregate]:
-    """The class that a declaration names, under the declared name and types, with its levels and extractors.
+    """Return the class that a declaration names, with the declared name, types, levels and extractors.
 
-    It is the super-aggregate, or else the class of the aggregate's own name; extractors are `functions` of the output.
+    It is the super-aggregate, or else the class of the aggregate's name; extractors are `functions` of the output.
     """
-    high = named(classes, declaration.superaggregate or declaration.name)
+    high = look_up(classes, declaration.superaggregate or declaration.name)
     members: dict[str, Any] = {
         "name": declaration.name,
         "arguments": tuple(map(str, declaration.arguments)),
         "returns": str(declaration.returns),
     }
     if declaration.subaggregate is not None:
-        members["low"] = named(classes, declaration.subaggregate)
-    for one in declaration.extractors:
-        mark = extractor(str(one.returns), *map(str, one.parameters), name=one.name)
-        members[f"extract_{one.name}"] = mark(of_output(named(functions or {}, one.function)))
+        members["low"] = look_up(classes, declaration.subaggregate)
+    for result in declaration.extractors:
+        mark = extractor(str(result.returns), *map(str, result.parameters), name=result.name)
+        members[f"extract_{result.name}"] = mark(apply_to_output(look_up(functions or {}, result.function)))
     return type(declaration.name, (high,), members)
 
 
-def of_output(function: Callable[..., Any]) -> Callable[..., Any]:
+def apply_to_output(function: Callable[..., Any]) -> Callable[..., Any]:
     def extract(aggregate: UserAggregate, state: Any, *parameters: Any) -> Any:
         return function(aggregate.output(state), *parameters)
 
     return extract
 
 
-def named(known: Mapping[str, Any], name: str) -> Any:
+def look_up(known: Mapping[str, Any], name: str) -> Any:
     if name not in known:
         raise UsageError("udaf", f"the declaration names '{name}', which is not given", hint=nearest(name, known))
     return known[name]

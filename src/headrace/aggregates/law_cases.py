@@ -1,13 +1,13 @@
-"""The cases that the laws are tried with: drawn from a seed, and made smaller where they break a law."""
+"""The cases that the laws are tried with: drawn from a seed, and shrunk where they break a law."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from headrace.aggregates.law_rows import SIMPLE, Case, Row, drawn_row, shown
-from headrace.aggregates.law_trials import Trial, Violation, answer
-from headrace.aggregates.user_states import Failed, isolated
+from headrace.aggregates.law_rows import SIMPLE, Case, Row, draw_row, format_row
+from headrace.aggregates.law_trials import Trial, Violation, format_answer
+from headrace.aggregates.user_states import Failure, run_isolated
 from headrace.model.errors import UsageError
 from headrace.model.types import DataType
 
@@ -15,19 +15,19 @@ DRAWN_ROWS = 100
 CASES = 60
 LONG_CASES = 2
 LONG_ROWS = 300
-SHRINKING_STEPS = 400
+MAX_SHRINK_STEPS = 400
 EXAMPLES = "give some rows that it takes: `examples = ((1.0,), (2.5,))`"
 
 
-def cases(trial: Trial, random: Random) -> Iterator[Case]:
-    """From none to many rows, some of them several times, cut anywhere."""
-    pool = [row for row in map(tuple, trial.made.examples) if takes(trial, row)]
-    drawn = [drawn_row(trial.aggregate, random) for _ in range(DRAWN_ROWS)]
-    pool += [row for row in drawn if takes(trial, row)]
+def draw_cases(trial: Trial, random: Random) -> Iterator[Case]:
+    """Yield cases of no rows to many, some of them several times, cut anywhere."""
+    pool = [row for row in map(tuple, trial.implementation.examples) if is_accepted(trial, row)]
+    drawn = [draw_row(trial.aggregate, random) for _ in range(DRAWN_ROWS)]
+    pool += [row for row in drawn if is_accepted(trial, row)]
     if not pool:
-        problem = isolated("update", trial.fold, drawn[:1])
+        problem = format_answer(run_isolated("update", trial.fold, drawn[:1]))
         message = f"{trial.aggregate.name} takes none of {DRAWN_ROWS} rows"
-        raise UsageError("udaf-law", message, detail=f"{shown(drawn[0])}: {answer(problem)}", hint=EXAMPLES)
+        raise UsageError("udaf-law", message, detail=f"{format_row(drawn[0])}: {problem}", hint=EXAMPLES)
     for number in range(CASES + LONG_CASES):
         size = number // 5 if number < CASES else LONG_ROWS
         rows = tuple(random.choices(pool, k=size))
@@ -37,18 +37,18 @@ def cases(trial: Trial, random: Random) -> Iterator[Case]:
         yield Case((rows[:first], rows[first:second], rows[second:]))
 
 
-def takes(trial: Trial, row: Row) -> bool:
-    """A row on which the aggregate fails has its failure as the result of any group it is in: no law speaks of it."""
-    return not isinstance(isolated("update", trial.fold, (row,)), Failed)
+def is_accepted(trial: Trial, row: Row) -> bool:
+    """Return whether the aggregate takes the row. A row that it fails on fails its whole group, whatever the law."""
+    return not isinstance(run_isolated("update", trial.fold, (row,)), Failure)
 
 
-# A smaller case that still breaks the law
+# Shrinking
 
 
-def shrunk(trial: Trial, case: Case, breaks: Callable[[Case], Violation | None]) -> Case:
-    """Fewer rows first, by halves and then one by one; then simpler ones."""
+def shrink_case(trial: Trial, case: Case, breaks: Callable[[Case], Violation | None]) -> Case:
+    """Return a smaller case that still breaks the law: fewer rows, by halves and then one by one; then simpler ones."""
     items = [(part, row) for part in range(3) for row in case.parts[part]]
-    steps = SHRINKING_STEPS
+    steps = MAX_SHRINK_STEPS
     size = len(items) // 2
     while size and steps:
         begin = 0
@@ -63,7 +63,7 @@ def shrunk(trial: Trial, case: Case, breaks: Callable[[Case], Violation | None])
     for place, (part, row) in enumerate(items):
         for simpler in simpler_rows(trial.aggregate.arguments, row):
             other = [*items[:place], (part, simpler), *items[place + 1 :]]
-            if steps and takes(trial, simpler) and breaks(case_of(other)) is not None:
+            if steps and is_accepted(trial, simpler) and breaks(case_of(other)) is not None:
                 items = other
                 break
             steps = max(steps - 1, 0)
@@ -76,9 +76,9 @@ def case_of(items: Sequence[tuple[int, Row]]) -> Case:
 
 
 def simpler_rows(types: Sequence[DataType], row: Row) -> Iterator[Row]:
-    """With all values simple, then with one of them."""
+    """Yield the row with all values replaced by simple ones, then with one of them."""
     if len(row) > 1:
-        yield tuple(SIMPLE[each.name][-1] for each in types)
-    for place, each in enumerate(types):
-        for value in SIMPLE[each.name]:
+        yield tuple(SIMPLE[data_type.name][-1] for data_type in types)
+    for place, data_type in enumerate(types):
+        for value in SIMPLE[data_type.name]:
             yield (*row[:place], value, *row[place + 1 :])

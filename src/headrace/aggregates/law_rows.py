@@ -29,44 +29,50 @@ class Case:
         return self.parts[0] + self.parts[1] + self.parts[2]
 
     def __str__(self) -> str:
-        return " | ".join(", ".join(map(shown, part)) or "none" for part in self.parts)
+        return " | ".join(", ".join(map(format_row, part)) or "none" for part in self.parts)
 
 
-def shown(row: Row) -> str:
+def format_row(row: Row) -> str:
     return repr(row[0] if len(row) == 1 else row)
 
 
-# Drawn
+# Random rows
 
 
-def drawn_row(aggregate: DeclaredAggregate, random: Random) -> Row:
-    return tuple(drawn_value(aggregate.first_level.implementation, each, random) for each in aggregate.arguments)
+def draw_row(aggregate: DeclaredAggregate, random: Random) -> Row:
+    return tuple(
+        draw_value(aggregate.first_level.implementation, data_type, random) for data_type in aggregate.arguments
+    )
 
 
-def drawn_value(made: UserAggregate, data_type: DataType, random: Random) -> Any:
-    if made.takes_null and random.random() < 0.1:
+def draw_value(implementation: UserAggregate, data_type: DataType, random: Random) -> Any:
+    if implementation.takes_null and random.random() < 0.1:
         return None
-    if made.takes_nan and data_type.name == "DOUBLE" and random.random() < 0.1:
+    if implementation.takes_nan and data_type.name == "DOUBLE" and random.random() < 0.1:
         return math.nan
-    return DRAWN[data_type.name](random, data_type)
+    return DRAW[data_type.name](random, data_type)
 
 
-def drawn_double(random: Random, _type: DataType) -> float:
-    """Quarters, prices, and numbers that no sum of them rounds to."""
-    kinds = (random.randint(-8, 40) / 4, round(random.uniform(0, 100), random.randint(1, 4)), random.uniform(-9, 99))
-    return random.choice(kinds)
+def draw_double(random: Random, _type: DataType) -> float:
+    """Draw a quarter, a price, or a number that sums must round."""
+    candidates = (
+        random.randint(-8, 40) / 4,
+        round(random.uniform(0, 100), random.randint(1, 4)),
+        random.uniform(-9, 99),
+    )
+    return random.choice(candidates)
 
 
-def drawn_decimal(random: Random, data_type: DataType) -> Decimal:
-    most = 10 ** min(data_type.precision, 6) - 1
-    return Decimal(random.randint(-most, most)).scaleb(-data_type.scale)
+def draw_decimal(random: Random, data_type: DataType) -> Decimal:
+    largest = 10 ** min(data_type.precision, 6) - 1
+    return Decimal(random.randint(-largest, largest)).scaleb(-data_type.scale)
 
 
-DRAWN: Mapping[str, Callable[[Random, DataType], Any]] = {
+DRAW: Mapping[str, Callable[[Random, DataType], Any]] = {
     "BOOLEAN": lambda random, _type: random.random() < 0.5,
     "BIGINT": lambda random, _type: random.choice((random.randint(-4, 12), random.randint(-9, 9_999))),
-    "DOUBLE": drawn_double,
-    "DECIMAL": drawn_decimal,
+    "DOUBLE": draw_double,
+    "DECIMAL": draw_decimal,
     "STRING": lambda random, _type: "".join(random.choices("abAB \u00e9", k=random.randint(0, 4))),
     "BINARY": lambda random, _type: random.randbytes(random.randint(0, 4)),
     "TIMESTAMP": lambda random, _type: NEW_YEAR_US + random.randrange(86_400_000_000),
@@ -82,4 +88,4 @@ SIMPLE: Mapping[str, Sequence[Any]] = {
     "TIMESTAMP": (NEW_YEAR_US,),
     "ADDRESS": (MAPPED | (10 << 24),),
 }
-"""What a counter-example is made simpler with. The last is what extractors are asked with."""
+"""Values that replace those of a counter-example. Extractors are called with the last one."""

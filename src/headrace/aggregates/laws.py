@@ -1,7 +1,8 @@
-"""The laws that an aggregate must keep to be shared: they are tried when it is registered.
+"""The laws that an aggregate must keep to be shared. They are tried when it is registered.
 
 Rows are cut into slices, shipped, stored and combined as the plan sees fit. So the answer may depend on the rows alone:
-not on their order, on how they were split, or on who merged whom. What breaks a law is made smaller before it is shown.
+not on their order, on how they were split, or on what was merged with what. A case that breaks a law is shrunk before
+it is shown.
 """
 
 from __future__ import annotations
@@ -14,146 +15,155 @@ from typing import Any
 
 import numpy as np
 
-from headrace.aggregates.class_checks import declared
-from headrace.aggregates.declarations import bound, parse_declarations
-from headrace.aggregates.law_cases import cases, shrunk
+from headrace.aggregates.class_checks import declare
+from headrace.aggregates.declarations import bind_classes, parse_declarations
+from headrace.aggregates.law_cases import draw_cases, shrink_case
 from headrace.aggregates.law_rows import Case
-from headrace.aggregates.law_trials import Trial, Violation, Way, answer, close, equal
+from headrace.aggregates.law_trials import Trial, Violation, Way, format_answer, is_close, is_equal
 from headrace.aggregates.user import DeclaredAggregate, UserAggregate
-from headrace.aggregates.user_states import Failed, isolated
+from headrace.aggregates.user_states import Failure, run_isolated
 from headrace.model.errors import UsageError
 
 SEED = 1
 
 
 def user_aggregate(aggregate: type[UserAggregate] | UserAggregate, seed: int = SEED) -> DeclaredAggregate:
-    """The aggregate as queries may use it; refused with a counter-example if it breaks a law."""
-    checked = declared(aggregate)
-    check_laws(checked, seed)
-    return checked
+    """Return the aggregate as queries may use it; refuse it with a counter-example if it breaks a law."""
+    declaration = declare(aggregate)
+    check_laws(declaration, seed)
+    return declaration
 
 
 def declare_aggregates(text: str, known: Mapping[str, Any]) -> tuple[DeclaredAggregate, ...]:
-    """Aggregates declared as in [UDAF 3.2]; `known` are the classes and functions that the text names, or globals()."""
-    classes = {name: each for name, each in known.items() if isinstance(each, type) and issubclass(each, UserAggregate)}
-    functions = {name: each for name, each in known.items() if callable(each) and name not in classes}
-    return tuple(user_aggregate(bound(each, classes, functions)) for each in parse_declarations(text))
+    """Return the aggregates that a text declares as in [UDAF 3.2].
+
+    `known` has the classes and functions that the text names; `globals()` will do.
+    """
+    classes = {
+        name: value for name, value in known.items() if isinstance(value, type) and issubclass(value, UserAggregate)
+    }
+    functions = {name: value for name, value in known.items() if callable(value) and name not in classes}
+    declarations = parse_declarations(text)
+    return tuple(user_aggregate(bind_classes(declaration, classes, functions)) for declaration in declarations)
 
 
 @np.errstate(all="ignore")
 def check_laws(aggregate: DeclaredAggregate, seed: int = SEED) -> None:
-    """Law by law: the first that is broken tells most."""
+    """Try law by law, since the first that is broken explains most."""
     trial = Trial(aggregate)
-    tried = tuple(cases(trial, Random(seed)))
+    cases = tuple(draw_cases(trial, Random(seed)))
     for law in LAWS:
-        breaks = partial(violation, law, trial)
-        found = next((case for case in tried if breaks(case) is not None), None)
-        if found is not None:
-            raise refusal(law, trial, shrunk(trial, found, breaks))
+        breaks = partial(find_violation, law, trial)
+        broken = next((case for case in cases if breaks(case) is not None), None)
+        if broken is not None:
+            raise build_error(law, trial, shrink_case(trial, broken, breaks))
 
 
-def violation(law: str, trial: Trial, case: Case) -> Violation | None:
-    found = isolated("raised", LAWS[law], trial, case)
-    return Violation(found.message) if isinstance(found, Failed) else found
+def find_violation(law: str, trial: Trial, case: Case) -> Violation | None:
+    violation = run_isolated("raised", LAWS[law], trial, case)
+    return Violation(violation.message) if isinstance(violation, Failure) else violation
 
 
-def refusal(law: str, trial: Trial, case: Case) -> UsageError:
-    found = violation(law, trial, case)
-    assert found is not None
+def build_error(law: str, trial: Trial, case: Case) -> UsageError:
+    violation = find_violation(law, trial, case)
+    assert violation is not None
     hint = HINTS.get(law)
-    if trial.made.equality == "exact" and found.by_rounding:
+    if trial.implementation.equality == "exact" and violation.by_rounding:
         hint = "they differ by rounding: declare `equality = 'close'`, or 'bounded' with an `error`"
     message = f"{trial.aggregate.name} breaks the law that {law}"
-    return UsageError("udaf-law", message, detail=f"rows {case}: {found.text}", hint=hint)
+    return UsageError("udaf-law", message, detail=f"rows {case}: {violation.text}", hint=hint)
 
 
-# The laws, each of which finds nothing or what breaks it
+# The laws: each returns None, or what breaks it
 
 
-def storage(trial: Trial, case: Case) -> Violation | None:
+def check_storage(trial: Trial, case: Case) -> Violation | None:
     form = trial.aggregate.form
     for state in (
-        isolated("update", trial.fold, case.whole),
-        isolated("merge", trial.merge_all, *case.parts),
-        isolated("update", trial.by_levels, case.whole),
+        run_isolated("update", trial.fold, case.whole),
+        run_isolated("merge", trial.merge_all, *case.parts),
+        run_isolated("update", trial.by_levels, case.whole),
     ):
-        (back,) = form.loaded(form.stored([state]))
-        if isinstance(state, Failed):
+        (back,) = form.from_arrow(form.to_arrow([state]))
+        if isinstance(state, Failure):
             continue
-        if isinstance(back, Failed):
+        if isinstance(back, Failure):
             return Violation(f"{state!r} can't be stored: {back.message}")
-        if type(back) is not type(state) or not equal(form.parts(back), form.parts(state)):
+        if type(back) is not type(state) or not is_equal(form.parts(back), form.parts(state)):
             return Violation(f"{state!r} comes back from storage as {back!r}")
     return None
 
 
-def fresh(trial: Trial, case: Case) -> Violation | None:
-    """Update may change the state it is given, so each must be another."""
-    isolated("update", trial.fold, case.whole)
-    now = trial.made.initialize()
-    if equal(trial.aggregate.form.parts(trial.first), trial.aggregate.form.parts(now)):
+def check_new_state(trial: Trial, case: Case) -> Violation | None:
+    """Require a different state from each `initialize`: update may change the one it is given."""
+    run_isolated("update", trial.fold, case.whole)
+    second = trial.implementation.initialize()
+    if is_equal(trial.aggregate.form.parts(trial.first), trial.aggregate.form.parts(second)):
         return None
-    return Violation(f"initialize gave {trial.first!r} at first, and gives {now!r} after some updates")
+    return Violation(f"initialize gave {trial.first!r} at first, and gives {second!r} after some updates")
 
 
-def merge_only_reads(trial: Trial, case: Case) -> Violation | None:
-    states = [isolated("update", trial.fold, part) for part in case.parts[:2]]
-    if any(isinstance(state, Failed) for state in states):
+def check_merge_only_reads(trial: Trial, case: Case) -> Violation | None:
+    states = [run_isolated("update", trial.fold, part) for part in case.parts[:2]]
+    if any(isinstance(state, Failure) for state in states):
         return None
     before = copy.deepcopy(states)
-    isolated("merge", trial.made.merge, *states)
-    return changed(trial, zip(("left", "right"), before, states, strict=True), "merge")
+    run_isolated("merge", trial.implementation.merge, *states)
+    return find_change(trial, zip(("left", "right"), before, states, strict=True), "merge")
 
 
-def output_only_reads(trial: Trial, case: Case) -> Violation | None:
-    state = isolated("update", trial.fold, case.whole)
-    if isinstance(state, Failed):
+def check_output_only_reads(trial: Trial, case: Case) -> Violation | None:
+    state = run_isolated("update", trial.fold, case.whole)
+    if isinstance(state, Failure):
         return None
     before = copy.deepcopy(state)
-    first = trial.told(state)
-    found = changed(trial, [("state", before, state)], "output")
-    second = trial.told(state)
-    if found is None and not all(map(equal_answers, first, second)):
-        return Violation(
-            f"asked twice, it tells {', '.join(map(answer, first))}, then {', '.join(map(answer, second))}"
-        )
-    return found
+    first = trial.read_results(state)
+    violation = find_change(trial, [("state", before, state)], "output")
+    second = trial.read_results(state)
+    if violation is None and not all(map(equal_answers, first, second)):
+        answers = [", ".join(map(format_answer, results)) for results in (first, second)]
+        return Violation(f"asked twice, it tells {answers[0]}, then {answers[1]}")
+    return violation
 
 
 def equal_answers(one: Any, two: Any) -> bool:
-    return isinstance(two, Failed) if isinstance(one, Failed) else equal(one, two)
+    return isinstance(two, Failure) if isinstance(one, Failure) else is_equal(one, two)
 
 
-def changed(trial: Trial, states: Any, method: str) -> Violation | None:
+def find_change(trial: Trial, states: Any, method: str) -> Violation | None:
     parts = trial.aggregate.form.parts
     for name, before, after in states:
-        if not equal(parts(before), parts(after)):
+        if not is_equal(parts(before), parts(after)):
             return Violation(f"{method} changes its {name} argument from {before!r} to {after!r}")
     return None
 
 
-def gives_a_result(trial: Trial, case: Case) -> Violation | None:
-    """Extractors may refuse the parameters that were made up here."""
-    state = isolated("update", trial.fold, case.whole)
-    found = state if isinstance(state, Failed) else trial.told(state)[0]
-    return Violation(found.message) if isinstance(found, Failed) else None
+def check_result_type(trial: Trial, case: Case) -> Violation | None:
+    """Require a result of the declared type. Extractors may refuse the parameters that were made up here."""
+    state = run_isolated("update", trial.fold, case.whole)
+    result = state if isinstance(state, Failure) else trial.read_results(state)[0]
+    return Violation(result.message) if isinstance(result, Failure) else None
 
 
-def right(trial: Trial, case: Case) -> Violation | None:
-    """All at once, and from parts."""
-    if not trial.aggregate.offers("exact") or not case.whole:
+def check_result(trial: Trial, case: Case) -> Violation | None:
+    """Compare the result with the truth: of all rows at once, and of merged parts."""
+    if not trial.aggregate.has_method("exact") or not case.whole:
         return None
     columns = [list(column) for column in zip(*case.whole, strict=True)]
-    expected = trial.made.exact(*columns)
+    expected = trial.implementation.exact(*columns)
     for way, state in (("update", trial.fold(case.whole)), ("merge", trial.merge_all(*case.parts))):
-        found = trial.told(state)[0]
-        if trial.made.equality == "bounded":
-            is_right = not isinstance(found, Failed) and trial.made.distance(found, *columns) <= trial.made.error
+        result = trial.read_results(state)[0]
+        if trial.implementation.equality == "bounded":
+            is_right = (
+                not isinstance(result, Failure)
+                and trial.implementation.distance(result, *columns) <= trial.implementation.error
+            )
         else:
-            is_right = trial.same(trial.results[0], found, expected, case.whole)
+            is_right = trial.same(trial.results[0], result, expected, case.whole)
         if not is_right:
             return Violation(
-                f"{way} gives {answer(found)}, the truth is {expected!r}", close(found, expected, case.whole)
+                f"{way} gives {format_answer(result)}, the truth is {expected!r}",
+                is_close(result, expected, case.whole),
             )
     return None
 
@@ -170,8 +180,12 @@ WAYS: Mapping[str, Mapping[str, Way]] = {
     },
     "a new state is neutral": {
         "a state alone": lambda trial, a, b, c: trial.fold(a + b + c),
-        "merged with a new one": lambda trial, a, b, c: trial.merge(trial.fold(a + b + c), trial.made.initialize()),
-        "a new one merged with it": lambda trial, a, b, c: trial.merge(trial.made.initialize(), trial.fold(a + b + c)),
+        "merged with a new one": lambda trial, a, b, c: trial.merge(
+            trial.fold(a + b + c), trial.implementation.initialize()
+        ),
+        "a new one merged with it": lambda trial, a, b, c: trial.merge(
+            trial.implementation.initialize(), trial.fold(a + b + c)
+        ),
     },
     "merge is commutative": {
         "merge(a, b + c)": lambda trial, a, b, c: trial.merge_all(a, b + c),
@@ -193,13 +207,13 @@ WAYS: Mapping[str, Mapping[str, Way]] = {
     },
 }
 LAWS: Mapping[str, Callable[[Trial, Case], Violation | None]] = {
-    "a state survives storage": storage,
-    "a new state is new": fresh,
-    "merge only reads its arguments": merge_only_reads,
-    "output only reads the state": output_only_reads,
-    "there is a result of the declared type": gives_a_result,
+    "a state survives storage": check_storage,
+    "a new state is new": check_new_state,
+    "merge only reads its arguments": check_merge_only_reads,
+    "output only reads the state": check_output_only_reads,
+    "there is a result of the declared type": check_result_type,
     **{law: partial(Trial.compare, ways=ways) for law, ways in WAYS.items()},
-    "the result is right": right,
+    "the result is right": check_result,
 }
 HINTS: Mapping[str, str] = {
     "a state survives storage": "a field holds what it declares; an ARRAY is a list, or a NumPy array from the start",

@@ -19,37 +19,37 @@ from numpy.typing import NDArray
 from headrace.model.arrow import ADDRESS_BYTES, address_bytes
 
 FAILURE = "failure"
-"""The field of a stored state that tells what went wrong in the user's code; NULL if nothing did."""
-MAX_MESSAGE = 200
+"""The field of a stored state with the error of the user's code; NULL if there was none."""
+MAX_MESSAGE_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """In the place of a state: what the user's code raised first."""
+class Failure:
+    """The first error of the user's code, in the place of a state."""
 
     message: str
 
 
-def described(step: str, problem: BaseException) -> str:
-    """A line for people. The exception is a stranger's too, and may fail to tell what it is."""
+def describe_error(step: str, problem: BaseException) -> str:
+    """Return one line for an error message. The exception is user code too, and its text may fail."""
     try:
         text = f"{step}: {type(problem).__name__}: {problem}"
     except Exception:  # noqa: BLE001 - __str__ of a user's exception may raise anything
         text = f"{step}: {type(problem).__name__}"
-    return text.encode(errors="replace").decode()[:MAX_MESSAGE]
+    return text.encode(errors="replace").decode()[:MAX_MESSAGE_LENGTH]
 
 
-def isolated(step: str, work: Callable[..., Any], *arguments: Any) -> Any:
-    """What the user's code gives, or that it failed: it may raise anything, and must not stop the other queries."""
+def run_isolated(step: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run user code and return its result or a Failure: it may raise anything, and must not stop other queries."""
     try:
         return work(*arguments)
     except Exception as problem:  # noqa: BLE001 - see above
-        return Failed(described(step, problem))
+        return Failure(describe_error(step, problem))
 
 
 @dataclass(frozen=True, slots=True)
 class StateForm:
-    """The fields of a state as Arrow has them and as Python has them: what comes back is of the form that went in."""
+    """The fields of a state in Arrow and in Python. A state comes back from storage in the form that it had."""
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
@@ -61,20 +61,21 @@ class StateForm:
         return pa.struct([*zip(self.names, self.types, strict=True), (FAILURE, pa.string())])
 
     def parts(self, state: Any) -> tuple[Any, ...]:
-        """The values of the fields, in their order."""
+        """Return the values of the fields, in their order."""
         if isinstance(state, tuple):
-            found: tuple[Any, ...] = state
+            parts: tuple[Any, ...] = state
         elif isinstance(state, dict | Mapping):
-            found = tuple(state[name] for name in self.names if name in state)
+            parts = tuple(state[name] for name in self.names if name in state)
         elif is_dataclass(state):
-            found = tuple(getattr(state, each.name) for each in fields(state))
+            parts = tuple(getattr(state, field.name) for field in fields(state))
         else:
             raise TypeError(f"{type(state).__name__} is not a state: return a dict, a tuple or a dataclass")
-        if len(found) != len(self.names) or (isinstance(state, Mapping) and len(state) != len(found)):
+        if len(parts) != len(self.names) or (isinstance(state, Mapping) and len(state) != len(parts)):
             raise TypeError(f"a state has the fields {', '.join(self.names)}, and no others")
-        return found
+        return parts
 
-    def made(self, parts: Sequence[Any]) -> Any:
+    def build(self, parts: Sequence[Any]) -> Any:
+        """Return the state with these values of its fields."""
         values = dict(zip(self.names, parts, strict=True))
         for name, dtype in self.arrays.items():
             values[name] = None if values[name] is None else np.array(values[name], dtype)
@@ -82,42 +83,45 @@ class StateForm:
             return values
         return tuple(values.values()) if self.kind is tuple else self.kind(**values)
 
-    def stored(self, states: Sequence[Any]) -> pa.StructArray:
-        """States as a column. None is a state without rows: NULL. What does not fit its field becomes a failure."""
+    def to_arrow(self, states: Sequence[Any]) -> pa.StructArray:
+        """Convert states to a column. None, a state without rows, is NULL; a value that does not fit is a failure."""
         rows = [self.row(state) for state in states]
-        failures: list[str | None] = [row.message if isinstance(row, Failed) else None for row in rows]
+        failures: list[str | None] = [row.message if isinstance(row, Failure) else None for row in rows]
         columns = []
         for place, (name, arrow) in enumerate(zip(self.names, self.types, strict=True)):
             values = [row[place] if isinstance(row, tuple) else None for row in rows]
-            columns.append(stored_values(values, name, arrow, failures))
+            columns.append(encode_values(values, name, arrow, failures))
         failed = np.array([message is not None for message in failures], np.bool_)
         if failed.any():
-            columns = [pc.if_else(pa.array(failed), pa.scalar(None, one.type), one) for one in columns]
+            columns = [pc.if_else(pa.array(failed), pa.scalar(None, column.type), column) for column in columns]
         names = [*self.names, FAILURE]
         missing = pa.array([row is None for row in rows], pa.bool_())
         return pa.StructArray.from_arrays([*columns, pa.array(failures, pa.string())], names, mask=missing)
 
-    def row(self, state: Any) -> tuple[Any, ...] | Failed | None:
-        if state is None or isinstance(state, Failed):
+    def row(self, state: Any) -> tuple[Any, ...] | Failure | None:
+        if state is None or isinstance(state, Failure):
             return state
-        found = isolated("state", self.parts, state)
-        return found if isinstance(found, Failed) else tuple(found)
+        parts = run_isolated("state", self.parts, state)
+        return parts if isinstance(parts, Failure) else tuple(parts)
 
-    def loaded(self, states: pa.StructArray) -> list[Any]:
-        """The reverse of `stored`."""
-        columns = [loaded_values(states.field(place), arrow) for place, arrow in enumerate(self.types)]
+    def from_arrow(self, states: pa.StructArray) -> list[Any]:
+        """Convert a column to states: the reverse of `to_arrow`."""
+        columns = [python_values(states.field(place), arrow) for place, arrow in enumerate(self.types)]
         valid, failures = states.is_valid().to_pylist(), states.field(len(self.names)).to_pylist()
-        return [
-            None if not is_there else Failed(message) if message is not None else isolated("state", self.made, parts)
-            for is_there, message, parts in zip(valid, failures, zip(*columns, strict=True), strict=True)
-        ]
+        rows = zip(valid, failures, zip(*columns, strict=True), strict=True)
+        return [self.read_row(*row) for row in rows]
+
+    def read_row(self, is_valid: bool, message: str | None, parts: Sequence[Any]) -> Any:
+        if not is_valid:
+            return None
+        return run_isolated("state", self.build, parts) if message is None else Failure(message)
 
 
-# Between Python's values and Arrow's
+# Conversion between Python's values and Arrow's
 
 
-def stored_values(values: list[Any], name: str, arrow: pa.DataType, failures: list[str | None]) -> pa.Array:
-    """All at once where that works; else one by one, so that the same values fail whoever their neighbours are."""
+def encode_values(values: list[Any], name: str, arrow: pa.DataType, failures: list[str | None]) -> pa.Array:
+    """Convert all at once where that works, else one by one, so that a value fails whatever its neighbours are."""
     try:
         return arrow_values(values, arrow)
     except Exception:  # noqa: BLE001 - values are a user's objects: converting them may raise anything
@@ -126,7 +130,7 @@ def stored_values(values: list[Any], name: str, arrow: pa.DataType, failures: li
         try:
             arrow_values([value], arrow)
         except Exception as problem:  # noqa: BLE001 - as above
-            failures[row] = failures[row] or described(f"the field {name} of the state", problem)
+            failures[row] = failures[row] or describe_error(f"the field {name} of the state", problem)
             values[row] = None
     return arrow_values(values, arrow)
 
@@ -140,9 +144,9 @@ def arrow_values(values: list[Any], arrow: pa.DataType) -> pa.Array:
 
 
 def encoder(arrow: pa.DataType) -> Callable[[Any], Any] | None:
-    """Arrow alone would cut 1.5 to a whole number, and take a set in whatever order it has today."""
+    """Return a conversion that is stricter than Arrow's, which cuts 1.5 to 1 and takes a set in any order."""
     if pa.types.is_list(arrow):
-        return partial(encoded_list, arrow.value_type)
+        return partial(encode_list, arrow.value_type)
     if pa.types.is_floating(arrow):
         return lambda value: float(value) if type(value) is int else value
     if holds_addresses(arrow):
@@ -150,7 +154,7 @@ def encoder(arrow: pa.DataType) -> Callable[[Any], Any] | None:
     return operator.index if pa.types.is_integer(plain_type(arrow)) else None
 
 
-def encoded_list(arrow: pa.DataType, value: Any) -> Any:
+def encode_list(arrow: pa.DataType, value: Any) -> Any:
     if (
         isinstance(value, np.ndarray)
         and value.dtype.kind in "if"
@@ -160,29 +164,29 @@ def encoded_list(arrow: pa.DataType, value: Any) -> Any:
     if not isinstance(value, list | tuple | np.ndarray):
         raise TypeError(f"{type(value).__name__} is not a list")
     encode = encoder(arrow)
-    return list(value) if encode is None else [None if one is None else encode(one) for one in value]
+    return list(value) if encode is None else [None if item is None else encode(item) for item in value]
 
 
 def plain_type(arrow: pa.DataType) -> pa.DataType:
-    """Times are numbers to users."""
+    """Return the type that users see: times are numbers."""
     if pa.types.is_list(arrow):
         return pa.list_(plain_type(arrow.value_type))
     return pa.int64() if pa.types.is_timestamp(arrow) else arrow
 
 
-def loaded_values(column: pa.Array, arrow: pa.DataType, *, nullable: bool = True) -> list[Any]:
+def python_values(column: pa.Array, arrow: pa.DataType, *, nullable: bool = True) -> list[Any]:
     values: list[Any] = column.cast(plain_type(arrow)).to_pylist()
-    return [decoded(value) for value in values] if holds_addresses(arrow) else values
+    return [decode_addresses(value) for value in values] if holds_addresses(arrow) else values
 
 
-def batch_values(column: pa.Array, arrow: pa.DataType, *, nullable: bool) -> NDArray[Any]:
-    """Numbers, times and truth values as they are; other values, and all where NULLs are among them, as objects."""
+def numpy_values(column: pa.Array, arrow: pa.DataType, *, nullable: bool) -> NDArray[Any]:
+    """Return a read-only array: of numbers, times and booleans as they are, of objects for others and for NULLs."""
     plain = plain_type(arrow)
     if not nullable and (pa.types.is_primitive(plain) or pa.types.is_boolean(plain)):
         values: NDArray[Any] = column.cast(plain).to_numpy(zero_copy_only=False)
     else:
         values = np.empty(len(column), object)
-        values[:] = loaded_values(column, arrow)
+        values[:] = python_values(column, arrow)
     values.flags.writeable = False
     return values
 
@@ -193,7 +197,7 @@ def holds_addresses(arrow: pa.DataType) -> bool:
     return bool(arrow == pa.binary(ADDRESS_BYTES))
 
 
-def decoded(value: Any) -> Any:
+def decode_addresses(value: Any) -> Any:
     if isinstance(value, list):
-        return [decoded(one) for one in value]
+        return [decode_addresses(item) for item in value]
     return None if value is None else int.from_bytes(value, "big")

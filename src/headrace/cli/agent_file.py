@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace.aggregates.registry import enlist
+from headrace.aggregates.registry import register_aggregates
 from headrace.cli.job_file import INPUT, Key, Misfit, checked, duration, one_of, read_document, section, text
 from headrace.cli.jobs import existing, from_here, located, source_of
 from headrace.cli.scripts import check_report, read_functions, read_script
@@ -182,7 +182,7 @@ def catalog_of(told: AgentFile) -> tuple[Catalog, Stream]:
         names = [each.name for each in script.catalog.streams]
         hint = nearest(told.stream, names) or f"it declares {', '.join(names) or 'none'}"
         raise UsageError("job", f"{told.file}: {told.schema.name} declares no stream '{told.stream}'", hint=hint)
-    enlist(script.catalog.aggregates)
+    register_aggregates(script.catalog.aggregates)
     return script.catalog, stream
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.aggregates.registry import enlist
+from headrace.aggregates.registry import register_aggregates
 from headrace.cli.agent_file import URL, boolean, name, seconds
 from headrace.cli.job_file import Key, Misfit, checked, duration, read_document, section, text, texts
 from headrace.cli.jobs import existing, from_here, located, tokens_in
@@ -113,7 +113,7 @@ def streams_of(file: Path, document: Mapping[str, Any]) -> tuple[Stream, ...]:
     report: list[HeadraceError] = []
     catalog = read_script(read_text(str(schema)), read_functions(functions), report, file=from_here(schema)).catalog
     check_report(report)
-    enlist(catalog.aggregates)
+    register_aggregates(catalog.aggregates)
     found = []
     for told in document["streams"]:
         stream = catalog.stream(told)

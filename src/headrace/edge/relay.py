@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.aggregates.registry import KIND, REGISTERED
+from headrace.aggregates.registry import USER_AGGREGATES
+from headrace.aggregates.user import KIND_PREFIX
 from headrace.edge.edge_state import Record
 from headrace.edge.spool import Spool
 from headrace.kernel.combine import NodePartials, combine
@@ -101,7 +102,9 @@ class Plans:
 def check_aggregates(plan: Plan) -> None:
     """Those of users must be known here, since their own code combines them."""
     kinds = {partial.kind for each in plan.nodes for partial in each.node.partials}
-    unknown = sorted(kind.removeprefix(KIND) for kind in kinds if kind.startswith(KIND) and kind not in REGISTERED)
+    unknown = sorted(
+        kind.removeprefix(KIND_PREFIX) for kind in kinds if kind.startswith(KIND_PREFIX) and kind not in USER_AGGREGATES
+    )
     if unknown:
         problem = f"the plan has aggregates that are not known here: {', '.join(unknown)}"
         raise UsageError("functions", problem, hint="name the Python file that defines them in 'functions'")

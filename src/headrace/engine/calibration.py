@@ -15,7 +15,7 @@ from headrace.kernel.level1.fan_out import fan_out
 from headrace.kernel.level1.fold import compute
 from headrace.kernel.level1.rows import NodeRows, StreamRows
 from headrace.kernel.slots import MOST_KEYS, Keys, find_slots
-from headrace.kernel.states.kinds import KINDS
+from headrace.kernel.states.kinds import STATES
 from headrace.kernel.strings import StringValues
 from headrace.model.expressions import ColumnRef
 from headrace.model.types import DOUBLE
@@ -67,7 +67,7 @@ def row_work(rng: np.random.Generator, rows: int) -> Mapping[str, Work]:
         "dense_ns": lambda: find_slots(few, 1 << 12),
         "hash_ns": lambda: find_slots(more, MOST_KEYS),
         "large_hash_ns": lambda: find_slots(many, MOST_KEYS),
-        "addition_ns": lambda: KINDS["sum"].lift(few, 1 << 12, doubles),
+        "addition_ns": lambda: STATES["sum"].lift(few, 1 << 12, doubles),
     }
 
 

@@ -12,7 +12,7 @@ from socket import gethostname
 
 import pyarrow as pa
 
-from headrace.aggregates.registry import enlist
+from headrace.aggregates.registry import register_aggregates
 from headrace.engine.registry import Registry, read_registry
 from headrace.expressions.static_tables import Data
 from headrace.inputs import Source
@@ -127,7 +127,7 @@ class Step:
 
 @lru_cache(maxsize=4)
 def step_of(setting: Setting, attempt: Attempt) -> Step:
-    enlist(setting.catalog.aggregates)
+    register_aggregates(setting.catalog.aggregates)
     journal = setting.directory.journal(*attempt)
     if journal is None:
         problem = (

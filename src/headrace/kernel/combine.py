@@ -120,7 +120,7 @@ def combine(parts: Sequence[NodePartials]) -> NodePartials:
 
 def combined(states: Mapping[Partial, Columns], slots: Slots) -> Mapping[Partial, Columns]:
     if isinstance(states, Totals):
-        return totals.added_up({partial: states.addends(partial) for partial in states}, slots.of_row, slots.count)
+        return totals.sum_addends({partial: states.addends(partial) for partial in states}, slots.of_row, slots.count)
     return {partial: state_of(partial).combine(slots.of_row, slots.count, state) for partial, state in states.items()}
 
 
@@ -137,7 +137,7 @@ def concatenate(parts: Sequence[NodePartials]) -> NodePartials:
 
 def concatenated(states: Sequence[Mapping[Partial, Columns]]) -> Mapping[Partial, Columns]:
     plain = [each for each in states if isinstance(each, Totals)]
-    found = totals.put_together(plain) if len(plain) == len(states) else None
+    found = totals.concat_totals(plain) if len(plain) == len(states) else None
     if found is not None:
         return found
     return {

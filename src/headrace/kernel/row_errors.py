@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from headrace.aggregates.partials import partials_of
 from headrace.expressions.evaluation import Evaluation
 from headrace.expressions.static_tables import matched
-from headrace.kernel.states.sketches import STORED
+from headrace.kernel.states.sketches import DEFAULT_SKETCHES
 from headrace.model.arrays import Integers, Mask
 from headrace.model.expressions import Aggregate, Call, Expression
 from headrace.model.query import Query
@@ -69,8 +69,10 @@ def is_stored(aggregate: Aggregate) -> bool:
 
 
 def bad_states(aggregate: Aggregate, states: pa.Array, rows: Mask) -> int:
-    sketches = [STORED[partial.kind] for partial in partials_of(aggregate) if partial.kind in STORED]
-    return sum(int((sketch.bad(states) & rows).sum()) for sketch in sketches)
+    sketches = [
+        DEFAULT_SKETCHES[partial.kind] for partial in partials_of(aggregate) if partial.kind in DEFAULT_SKETCHES
+    ]
+    return sum(int((sketch.find_bad(states) & rows).sum()) for sketch in sketches)
 
 
 def calls_of(query: Query) -> Iterator[Expression]:

@@ -12,7 +12,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from headrace.aggregates.partials import MEETING_PLACES, SIZES, Partial, Ways
+from headrace.aggregates.hitters import MEETING_PLACES
+from headrace.aggregates.partials import Partial
+from headrace.aggregates.specification import FoldChoice
 from headrace.model.expressions import Call, Expression, walk
 from headrace.model.windows import AnyWindow, Window
 from headrace.planner.demand import Demand, Leaf
@@ -130,11 +132,11 @@ class Cost:
     def folding(self, partial: Partial, node: Node) -> float:
         """Additions for one row of the stream."""
         fold = partial.traits.fold
-        return fold.additions(self.repeats(partial, node)) if isinstance(fold, Ways) else fold
+        return fold.additions(self.repeats(partial, node)) if isinstance(fold, FoldChoice) else fold
 
     def compressed(self, node: Node) -> frozenset[Partial]:
         """The partials for which equal rows are put together before they are folded [UDAF 8]."""
-        known = {each: each.traits.ways for each in node.partials}
+        known = {each: each.traits.fold_choice for each in node.partials}
         return frozenset(each for each, ways in known.items() if ways and ways.is_compressed(self.repeats(each, node)))
 
     def repeats(self, partial: Partial, node: Node) -> float:
@@ -161,8 +163,8 @@ class Cost:
         seen = self.sample.batch_rows * self.sample.selectivity(node.keep) / rows
         if items.are_distinct:
             seen = self.sample.rows(with_values(node, partial)) / rows
-        times = partial.size / SIZES[partial.kind] if partial.size else 1.0
-        return min(seen, items.most * times)
+        times = partial.size / partial.traits.default_size if partial.size else 1.0
+        return min(seen, items.max_count * times)
 
     def start_ns(self, parent: Node, child: Node) -> float:
         """Leaves of the same groups are fanned out in one go. Where even they can't come from a node, nothing does."""

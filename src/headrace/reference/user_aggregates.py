@@ -19,7 +19,7 @@ def lower_user(declared: Any, aggregate: Aggregate, rows: list[tuple[Value, ...]
     extractors = {each.name: each.method for each in declared.extractors}
     try:
         state = made.initialize()
-        if declared.offers("update"):
+        if declared.has_method("update"):
             for row in taken:
                 state = made.update(state, *row)
         elif taken:

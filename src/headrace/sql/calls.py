@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from headrace.aggregates.signatures import AGGREGATE_SYNONYMS, AGGREGATES, TAKE_DISTINCT, make_aggregate
+from headrace.aggregates.registry import AGGREGATE_SYNONYMS, AGGREGATES, make_aggregate
 from headrace.expressions.functions import FUNCTIONS, OPERATORS, SYNONYMS, check_cast, numeric
 from headrace.model import types
 from headrace.model.errors import QueryError, nearest
@@ -130,8 +130,6 @@ def aggregate(builder: ExpressionBuilder, node: exp.Expression, name: str) -> Ag
         raise builder.fail("type", "count takes * or one value", node)
     built = row_arguments(builder, node, arguments)
     try:
-        if distinct and function not in TAKE_DISTINCT:
-            raise ValueError("takes no DISTINCT")
         if name == "percentile_exact":
             numeric(built[:1])  # over stored sketches percentile reads them, and they are not exact
         return make_aggregate(function, built, distinct)

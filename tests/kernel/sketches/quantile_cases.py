@@ -15,7 +15,7 @@ from benchmarks.sketches import gk
 from headrace.kernel.sketches import buckets, kll
 from headrace.kernel.sketches.packed_bytes import STATE
 from headrace.kernel.states.columns import Columns, Slots
-from headrace.kernel.states.fold_loops import Doubles, Integers
+from headrace.model.arrays import Doubles, Integers
 
 NAN, INF, LEAST = math.nan, math.inf, 5e-324
 ROWS, PARTS = 100_000, 1_000

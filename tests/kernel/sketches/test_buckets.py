@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headrace.kernel.sketches import buckets
 from headrace.kernel.sketches.buckets import Buckets, Cuts
 from headrace.kernel.sketches.packed_bytes import STATE
-from headrace.kernel.states.fold_loops import Doubles
+from headrace.model.arrays import Doubles
 from headrace.model.errors import DataError
 from tests.kernel.sketches.mutations import attack, changed, check_refused, check_survived, needs_limit
 from tests.kernel.sketches.quantile_cases import (

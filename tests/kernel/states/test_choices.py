@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.states.choices import BOOL_AND, BOOL_OR, MAX_BY, MIN_BY, Choice, Verdict, comparable
+from headrace.kernel.states.choices import BOOL_AND, BOOL_OR, MAX_BY, MIN_BY, Choice, Verdict, as_comparable
 from headrace.kernel.states.columns import Columns, Slots
 from headrace.model.types import ADDRESS, BIGINT, BOOLEAN, DOUBLE, NULL, STRING, TIMESTAMP, DataType, decimal
 from tests.expressions.batches import to_arrow, to_plain, values, with_hidden
@@ -43,7 +43,7 @@ def naive(rows: list[tuple[Any, Any]], sign: int) -> list[Any]:
     return [known[0] if known else None, rivals[0][1]]
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """For comparing: one NaN, one zero."""
     return repr(value + 0.0 if isinstance(value, float) and not math.isnan(value) else value).replace("-nan", "nan")
 
@@ -71,12 +71,12 @@ def test_choices_are_those_of_plain_python(choice: Choice, sign: int, data: st.D
     (xs, x), (ys, y) = data.draw(column(x_type, length)), data.draw(column(y_type, length))
     parts, slots = drawn_slots(data, length, 5), drawn_slots(data, 5, 3)
     states = choice.lift(parts, 5, x, y)
-    assert tuple(each.type for each in states) == choice.columns(x_type, y_type)
+    assert tuple(column.type for column in states) == choice.columns(x_type, y_type)
     combined = choice.combine(slots, 3, states)
-    found = zip(to_plain(combined[0], x_type), to_plain(combined[1], y_type), strict=True)
-    for slot, row in enumerate(found):
-        expected = naive([(xs[each], ys[each]) for each in np.flatnonzero(slots[parts] == slot)], sign)
-        assert [shown(value) for value in row] == [shown(value) for value in expected]
+    results = zip(to_plain(combined[0], x_type), to_plain(combined[1], y_type), strict=True)
+    for slot, row in enumerate(results):
+        expected = naive([(xs[place], ys[place]) for place in np.flatnonzero(slots[parts] == slot)], sign)
+        assert [format_value(value) for value in row] == [format_value(value) for value in expected]
     order = np.array(data.draw(st.permutations(range(length))), np.int64)
     turned = choice.lift(slots[parts][order], 3, x.take(pa.array(order)), y.take(pa.array(order)))
     assert_same(turned, combined)
@@ -85,7 +85,7 @@ def test_choices_are_those_of_plain_python(choice: Choice, sign: int, data: st.D
 def assert_same(left: Columns, right: Columns) -> None:
     """To the bit."""
     for one, other in zip(left, right, strict=True):
-        assert comparable(one).equals(comparable(other))
+        assert as_comparable(one).equals(as_comparable(other))
 
 
 @choices
@@ -94,8 +94,8 @@ def test_no_row_differs_from_an_x_that_is_null(choice: Choice, sign: int) -> Non
     assert [column.to_pylist() for column in states] == [[None, None, None], [7, None, None]]
     more = choice.lift(slots_of(0, 1), 2, pa.array(["z", "y"]), pa.array([7, 8]))
     both = tuple(pa.concat_arrays(columns) for columns in zip(states, more, strict=True))
-    found = choice.combine(slots_of(0, 1, 1, 0, 1), 2, both)
-    assert [column.to_pylist() for column in found] == [["z", "y"], [7, 8]]
+    combined = choice.combine(slots_of(0, 1, 1, 0, 1), 2, both)
+    assert [column.to_pylist() for column in combined] == [["z", "y"], [7, 8]]
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,14 @@ def test_choices_over_nothing(choice: Choice, sign: int) -> None:
 def test_verdicts(verdict: Verdict, fold: Any, data: st.DataObject) -> None:
     plain, array = data.draw(column(BOOLEAN, data.draw(st.integers(0, 20))))
     parts, slots = drawn_slots(data, len(plain), 4), drawn_slots(data, 4, 3)
-    (found,) = verdict.combine(slots, 3, verdict.lift(parts, 4, array))
+    (truths,) = verdict.combine(slots, 3, verdict.lift(parts, 4, array))
     groups = [[plain[row] for row in np.flatnonzero(slots[parts] == slot)] for slot in range(3)]
     known = [[value for value in group if value is not None] for group in groups]
-    assert found.to_pylist() == [fold(group) if group else None for group in known]
-    assert (found.type,) == verdict.columns(BOOLEAN)
+    assert truths.to_pylist() == [fold(group) if group else None for group in known]
+    assert (truths.type,) == verdict.columns(BOOLEAN)
 
 
 def test_verdicts_over_nothing() -> None:
     for verdict in (BOOL_AND, BOOL_OR):
-        (found,) = verdict.lift(slots_of(0), 2, pa.nulls(1))
-        assert found.equals(to_arrow([None, None], BOOLEAN))
+        (truths,) = verdict.lift(slots_of(0), 2, pa.nulls(1))
+        assert truths.equals(to_arrow([None, None], BOOLEAN))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.kernel.states.columns import Slots
-from headrace.kernel.states.multiset import Multiset, lower
+from headrace.kernel.states.multiset import Multiset, percentiles
 from headrace.model.types import BIGINT, DOUBLE, NULL, DataType, decimal
 from tests.expressions.batches import values, with_hidden
 
@@ -40,20 +40,20 @@ def neighbours(group: list[Any], fraction: float) -> tuple[Any, Any, Fraction]:
     return below, above, Fraction(position) - math.floor(position)
 
 
-def check(found: float | None, group: list[Any], fraction: float) -> None:
+def check(result: float | None, group: list[Any], fraction: float) -> None:
     if not group:
-        assert found is None
+        assert result is None
         return
-    assert found is not None
+    assert result is not None
     below, above, share = neighbours(group, fraction)
     if float(below) == float(above) or share == 0 or math.isnan(below):
-        assert found == pytest.approx(float(below), abs=0.0, rel=0.0, nan_ok=True)
+        assert result == pytest.approx(float(below), abs=0.0, rel=0.0, nan_ok=True)
     elif math.isfinite(below) and math.isfinite(above):
         exact = (1 - share) * Fraction(below) + share * Fraction(above)
         scale = max(abs(Fraction(below)), abs(Fraction(above)))
-        assert abs(Fraction(found) - exact) <= scale / 10**15 + Fraction(5e-324)
+        assert abs(Fraction(result) - exact) <= scale / 10**15 + Fraction(5e-324)
     else:
-        assert found == pytest.approx(float(above) + float(below), nan_ok=True)
+        assert result == pytest.approx(float(above) + float(below), nan_ok=True)
 
 
 @st.composite
@@ -78,9 +78,9 @@ def test_percentiles_are_those_of_plain_python(data_type: DataType, data: st.Dat
     plain, array = data.draw(column(data_type))
     parts, slots = drawn_slots(data, len(plain), 5), drawn_slots(data, 5, 3)
     states = STATE.combine(slots, 3, STATE.lift(parts, 5, array))
-    found = lower(states, fraction)
-    assert found.type == pa.float64()
-    for slot, result in enumerate(found.to_pylist()):
+    results = percentiles(states, fraction)
+    assert results.type == pa.float64()
+    for slot, result in enumerate(results.to_pylist()):
         group = [plain[row] for row in np.flatnonzero(slots[parts] == slot) if plain[row] is not None]
         check(result, group, fraction)
 
@@ -94,8 +94,8 @@ def test_states_do_not_depend_on_order_or_grouping(data_type: DataType, data: st
     order = np.array(data.draw(st.permutations(range(len(plain)))), np.int64)
     in_steps = STATE.combine(last, 2, STATE.combine(middle, 4, STATE.lift(parts, 5, array)))
     at_once = STATE.lift(last[middle][parts][order], 2, array.take(pa.array(order)))
-    assert repr([each.to_pylist() for each in in_steps]) == repr([each.to_pylist() for each in at_once])
-    assert tuple(each.type for each in in_steps) == STATE.columns(data_type)
+    assert repr([column.to_pylist() for column in in_steps]) == repr([column.to_pylist() for column in at_once])
+    assert tuple(column.type for column in in_steps) == STATE.columns(data_type)
 
 
 def test_states_are_sorted_values_and_their_counts() -> None:
@@ -124,7 +124,7 @@ def test_states_are_sorted_values_and_their_counts() -> None:
 )
 def test_percentiles_by_hand(listed: list[Any], fraction: float, expected: float) -> None:
     states = STATE.lift(np.zeros(len(listed), np.int64), 1, pa.array(listed))
-    assert lower(states, fraction)[0].as_py() == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
+    assert percentiles(states, fraction)[0].as_py() == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
 
 
 def test_percentiles_as_duckdb_has_them() -> None:
@@ -135,21 +135,21 @@ def test_percentiles_as_duckdb_has_them() -> None:
     for fraction in (0.0, 0.1, 0.5, 0.99, 1.0):
         query = f"SELECT quantile_cont(x, {fraction}) FROM rows GROUP BY slot ORDER BY slot"
         expected = duckdb.connect().register("rows", table).execute(query).fetchall()
-        assert lower(states, fraction).to_pylist() == pytest.approx([row[0] for row in expected], rel=1e-12)
+        assert percentiles(states, fraction).to_pylist() == pytest.approx([row[0] for row in expected], rel=1e-12)
 
 
 def test_slices_of_states_and_states_without_values() -> None:
     states = STATE.lift(slots_of(0, 2, 2, 3), 5, pa.array([1, 5, 8, 9]))
-    assert lower(states, 0.5).to_pylist() == [1.0, None, 6.5, 9.0, None]
-    assert lower(tuple(each[1:4] for each in states), 0.5).to_pylist() == [None, 6.5, 9.0]
-    assert lower(tuple(each[4:] for each in states), 0.5).to_pylist() == [None]
+    assert percentiles(states, 0.5).to_pylist() == [1.0, None, 6.5, 9.0, None]
+    assert percentiles(tuple(column[1:4] for column in states), 0.5).to_pylist() == [None, 6.5, 9.0]
+    assert percentiles(tuple(column[4:] for column in states), 0.5).to_pylist() == [None]
     nothing = STATE.lift(slots_of(0, 1), 2, pa.nulls(2))
-    assert tuple(each.type for each in nothing) == STATE.columns(NULL)
-    assert lower(nothing, 0.5).to_pylist() == [None, None]
-    assert lower(STATE.combine(slots_of(), 0, tuple(each[:0] for each in states)), 0.5).to_pylist() == []
+    assert tuple(column.type for column in nothing) == STATE.columns(NULL)
+    assert percentiles(nothing, 0.5).to_pylist() == [None, None]
+    assert percentiles(STATE.combine(slots_of(), 0, tuple(column[:0] for column in states)), 0.5).to_pylist() == []
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.5, NAN])
 def test_a_fraction_is_from_0_to_1(fraction: float) -> None:
     with pytest.raises(ValueError, match="from 0 to 1"):
-        lower(STATE.lift(slots_of(0), 1, pa.array([1])), fraction)
+        percentiles(STATE.lift(slots_of(0), 1, pa.array([1])), fraction)

@@ -20,11 +20,11 @@ ROWS = pa.table({"t": TIMES, "k": ["a", "b"] * 30, "x": [float(n % 7) for n in r
 
 
 def answers(**queries: str) -> dict[str, list[dict[str, Any]]]:
-    return {name: found.to_pylist() for name, found in headrace.aggregate(ROWS, queries).items()}
+    return {name: table.to_pylist() for name, table in headrace.aggregate(ROWS, queries).items()}
 
 
 def test_stored_sketches_give_what_the_values_give() -> None:
-    found = answers(
+    results = answers(
         parts="SELECT k, quantile_sketch(x) AS q, relative_sketch(x) AS r, distinct_sketch(v) AS d "
         "FROM stream [RANGE '10 s'] GROUP BY k",
         again="SELECT percentile(q, 0.3) AS p, quantiles(q, 4) AS parts, percentile_relative(r, 0.5) AS m, "
@@ -32,7 +32,7 @@ def test_stored_sketches_give_what_the_values_give() -> None:
         directly="SELECT percentile_approx(x, 0.3) AS p, quantiles(x, 4) AS parts, percentile_relative(x, 0.5) AS m, "
         "approx_count_distinct(v) AS n, quantile_sketch(x) AS whole FROM stream [RANGE '1 min']",
     )
-    assert found["again"] == found["directly"]
+    assert results["again"] == results["directly"]
 
 
 def test_several_results_come_from_one_sketch() -> None:
@@ -53,9 +53,9 @@ def test_bytes_that_are_no_sketch_count_as_errors_of_their_rows(function: str) -
     rows = pa.table({"t": TIMES[:4], "b": pa.array([b"no sketch", None, b"", b"\x05\x01"], pa.binary())})
     (stream,) = catalog.streams
     query = parse_query(f"SELECT {function} AS p, count(*) AS n FROM s [RANGE 10]", catalog)
-    found = answer(Data(catalog, stream, convert_table(rows, stream.columns).table, {}), {"q": query}).closed["q"]
-    assert found.errors == 2
-    (row,) = found.table.to_pylist()
+    closed = answer(Data(catalog, stream, convert_table(rows, stream.columns).table, {}), {"q": query}).closed["q"]
+    assert closed.errors == 2
+    (row,) = closed.table.to_pylist()
     assert row["n"] == 4
     assert row["p"] in (None, 0)
 
@@ -66,7 +66,7 @@ def test_windows_without_values() -> None:
     windows  |---|---|---|---
     """
     rows = pa.table({"t": TIMES.take(pa.array([0, 3])), "x": [1.0, None], "k": ["a", None]})
-    found = headrace.aggregate(
+    result = headrace.aggregate(
         rows,
         {
             "q": "SELECT percentile_approx(x, 0.5) AS p, quantiles(x, 3) AS q, quantile_sketch(x) AS s, "
@@ -74,7 +74,7 @@ def test_windows_without_values() -> None:
             "FROM stream [RANGE '1 s']"
         },
     )["q"]
-    first, *others = found.to_pylist()
+    first, *others = result.to_pylist()
     assert (first["p"], first["q"], first["d"], first["m"]) == (1.0, [1.0, 1.0], 1, 1.0)
     assert first["h"] == [{"item": "a", "lower": 1, "upper": 1}]
     assert len(others) == 3
@@ -95,6 +95,6 @@ def test_heavy_hitters_have_no_false_negatives() -> None:
         )
         values, counts = np.unique(items[inside], return_counts=True)
         true = dict(zip(values.tolist(), counts.tolist(), strict=True))
-        named = {each["item"]: each for each in row["h"]}
+        named = {hitter["item"]: hitter for hitter in row["h"]}
         assert {item for item, count in true.items() if count >= 0.01 * row["n"]} <= named.keys()
-        assert all(each["lower"] <= true[item] <= each["upper"] for item, each in named.items())
+        assert all(hitter["lower"] <= true[item] <= hitter["upper"] for item, hitter in named.items())

@@ -110,13 +110,13 @@ def test_results_are_those_of_the_rows_however_they_are_split(state: UserState, 
     (column,) = state.combine(slots, 3, state.lift(parts, 6, pa.array(values, pa.float64())))
     column.validate(full=True)
     assert (column.type,) == state.columns()
-    found, failed = results(state, column), failures(state, column)
+    outputs, failed = results(state, column), failures(state, column)
     for slot in range(3):
         group = [value for value, part in zip(values, parts, strict=True) if slots[part] == slot]
         kept = [value for value in group if value is not None and value == value]
         assert failed[slot] == any(value <= 0 for value in kept)
         expected = math.exp(math.fsum(map(math.log, kept)) / len(kept)) if kept and not failed[slot] else None
-        assert found[slot] == (expected and pytest.approx(expected, rel=1e-9))
+        assert outputs[slot] == (expected and pytest.approx(expected, rel=1e-9))
 
 
 def test_rows_of_a_slot_meet_and_several_arguments_stay_together() -> None:
@@ -185,14 +185,14 @@ def test_nulls_and_nan_for_those_who_take_them() -> None:
 def test_a_failure_stays_in_its_slot_and_survives(state: UserState) -> None:
     (column,) = state.lift(slots_of(0, 1, 1, 2), 3, pa.array([2.0, 3.0, -1.0, 4.0]))
     assert results(state, column) == [pytest.approx(2.0), None, pytest.approx(4.0)]
-    found = lower(state.aggregate, column)
-    assert found.failed is not None
-    assert found.failed.tolist() == [False, True, False]
-    assert found.message is not None
-    assert found.message.startswith("update: ValueError: ")
+    lowered = lower(state.aggregate, column)
+    assert lowered.failed is not None
+    assert lowered.failed.tolist() == [False, True, False]
+    assert lowered.message is not None
+    assert lowered.message.startswith("update: ValueError: ")
     (combined,) = state.combine(slots_of(0, 0, 1), 2, (column,))
     assert failures(state, combined) == [True, False]
-    assert lower(state.aggregate, combined).message == found.message
+    assert lower(state.aggregate, combined).message == lowered.message
     (again,) = state.combine(slots_of(0, 0), 1, (combined,))
     assert failures(state, again) == [True]
 
@@ -206,7 +206,7 @@ def test_the_first_message_is_kept() -> None:
 
     state = UserState(user_aggregate(Named))
     (column,) = state.lift(slots_of(0, 1, 1), 2, pa.array([-1.0, -2.0, -3.0]))
-    assert [each["failure"] for each in column.to_pylist()] == [
+    assert [state["failure"] for state in column.to_pylist()] == [
         "update: KeyError: 'row -1.0'",
         "update: KeyError: 'row -2.0'",
     ]
@@ -235,11 +235,11 @@ def test_merge_and_output_are_isolated_too(step: str) -> None:
     slots = np.repeat(slots_of(0, 1, 2), [600, 600, 5])
     lifted = state.lift(slots, 3, pa.array(np.full(len(slots), 2.0)))
     (column,) = state.combine(slots_of(0, 0, 1), 2, lifted)
-    found = lower(state.aggregate, column)
-    assert found.values.to_pylist() == [None, pytest.approx(2.0)]
-    assert found.failed is not None
-    assert found.failed.tolist() == [True, False]
-    assert found.message == f"{step if step == 'merge' else 'Late'}: RuntimeError: too many"
+    lowered = lower(state.aggregate, column)
+    assert lowered.values.to_pylist() == [None, pytest.approx(2.0)]
+    assert lowered.failed is not None
+    assert lowered.failed.tolist() == [True, False]
+    assert lowered.message == f"{step if step == 'merge' else 'Late'}: RuntimeError: too many"
 
 
 def test_a_state_that_does_not_fit_its_fields_fails_alone() -> None:
@@ -270,10 +270,10 @@ def test_batches_can_not_be_written_to() -> None:
 
 def test_extractors_read_the_same_state() -> None:
     (column,) = ROWS.lift(slots_of(0, 0, 0, 2), 3, pa.array([1.0, 2.0, 4.0, 3.0]))
-    found = lower(ROWS.aggregate, column, "rows_above", (1,))
-    assert found.values.to_pylist() == [2, 0, 0]
-    assert found.values.type == pa.int64()
-    assert found.failed is None
+    lowered = lower(ROWS.aggregate, column, "rows_above", (1,))
+    assert lowered.values.to_pylist() == [2, 0, 0]
+    assert lowered.values.type == pa.int64()
+    assert lowered.failed is None
     with pytest.raises(UsageError, match="no extractor"):
         lower(ROWS.aggregate, column, "median")
 
@@ -288,9 +288,9 @@ def test_a_result_that_does_not_fit_its_type_fails() -> None:
     state = UserState(user_aggregate(Whole))
     slots = np.repeat(slots_of(0, 1), [1_000, 3])
     (column,) = state.lift(slots, 2, pa.array(np.full(len(slots), 2.0)))
-    found = lower(state.aggregate, column)
-    assert found.values.to_pylist() == [None, 3]
-    assert found.message == "Whole: TypeError: 0.5 does not fit BIGINT"
+    lowered = lower(state.aggregate, column)
+    assert lowered.values.to_pylist() == [None, 3]
+    assert lowered.message == "Whole: TypeError: 0.5 does not fit BIGINT"
 
 
 # States of others
@@ -315,7 +315,7 @@ def test_fields_that_nobody_filled_fail_their_slot() -> None:
     assert failures(ROWS, column) == [True, False]
 
 
-def damaged(column: pa.Array, random: Random) -> pa.Array:
+def damage(column: pa.Array, random: Random) -> pa.Array:
     """The same column over memory in which some bits are flipped."""
     memory = [None if buffer is None else bytearray(buffer.to_pybytes()) for buffer in column.buffers()]
     buffers = [None if content is None else pa.py_buffer(content) for content in memory]
@@ -336,8 +336,8 @@ def test_damaged_states_are_refused_or_answered() -> None:
     (column,) = VALUES.lift(np.arange(60) % 12, 14, words, pa.array(range(60)))
     (broken,) = unlawful(VALUES, Broken()).lift(slots_of(0), 1, *texts())
     column = pa.concat_arrays([column, broken])
-    outcomes = [outcome(damaged(column, random)) for _ in range(500)]
-    assert {type(each) for each in outcomes} == {list, DataError}
+    outcomes = [outcome(damage(column, random)) for _ in range(500)]
+    assert {type(outcome) for outcome in outcomes} == {list, DataError}
 
 
 class Broken(Values):

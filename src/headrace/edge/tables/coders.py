@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from headrace.edge.tables.memory_layout import WORD_BITS
 from headrace.expressions.columns import canonical, raw
 from headrace.kernel.level1.rows import StreamRows
-from headrace.kernel.states.columns import column, counted
+from headrace.kernel.states.columns import column, find_valid
 from headrace.model.arrays import Integers
 from headrace.model.arrow import arrow_type
 from headrace.model.expressions import Expression
@@ -159,7 +159,7 @@ class WordCoder:
         words: Integers = raw(values) - (self.base or 0)
         if not self.has_null:
             return (words,)
-        valid = counted(values)
+        valid = find_valid(values)
         if valid is None:
             return words, np.zeros(len(words), dtype=np.int64)
         return np.where(valid, words, 0), (~valid).astype(np.int64)

@@ -21,7 +21,7 @@ from headrace.edge.tables.memory_layout import Kind
 from headrace.edge.tables.tables import Values
 from headrace.expressions.columns import raw
 from headrace.kernel.level1.rows import StreamRows
-from headrace.kernel.states.columns import Columns, column, counted
+from headrace.kernel.states.columns import Columns, column, find_valid
 from headrace.kernel.states.kinds import state_of
 from headrace.kernel.states.sums import words_of
 from headrace.model.arrays import Integers
@@ -124,12 +124,12 @@ class Given:
 
 
 def seen(values: pa.Array) -> Integers:
-    valid = counted(values)
+    valid = find_valid(values)
     return np.ones(len(values), dtype=np.int64) if valid is None else valid.astype(np.int64)
 
 
 def without_null(values: pa.Array, numbers: npt.NDArray[Any], neutral: Any) -> npt.NDArray[Any]:
-    valid = counted(values)
+    valid = find_valid(values)
     return numbers.copy() if valid is None else np.where(valid, numbers, neutral)
 
 

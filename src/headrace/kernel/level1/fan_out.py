@@ -14,7 +14,7 @@ from headrace.kernel.level1.fan_out_loops import count_passing, take_passing
 from headrace.kernel.level1.rows import MOST_CELLS, NodeRows, taken, truth
 from headrace.kernel.slots import MOST_KEYS, Keys, Slots, find_slots
 from headrace.kernel.states.columns import Columns
-from headrace.kernel.states.totals import Totals, added_up
+from headrace.kernel.states.totals import Totals, sum_addends
 from headrace.model.arrays import Integers, Mask
 from headrace.model.caches import cached
 from headrace.planner.lattice import Node
@@ -67,7 +67,7 @@ def fold_some(partials: Iterable[Partial], source: NodeRows, rows: Integers, slo
     of_row, count = slots.of_row, slots.count
     states = source.parent.states
     if isinstance(states, Totals):
-        return added_up({partial: states.addends(partial).at(rows) for partial in partials}, of_row, count)
+        return sum_addends({partial: states.addends(partial).at(rows) for partial in partials}, of_row, count)
     return {partial: source.fold(partial, of_row, count, taken(source.columns(partial), rows)) for partial in partials}
 
 

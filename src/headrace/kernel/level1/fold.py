@@ -17,7 +17,7 @@ from headrace.kernel.level1.fan_out import fan_out, is_fanned_out
 from headrace.kernel.level1.row_slots import place_rows
 from headrace.kernel.level1.rows import MOST_CELLS, KeptRows, NodeRows, Source, truth
 from headrace.kernel.states.columns import Columns
-from headrace.kernel.states.totals import added_up
+from headrace.kernel.states.totals import sum_addends
 from headrace.kernel.threads import in_order
 from headrace.model.arrays import Integers
 from headrace.model.caches import cached
@@ -58,7 +58,7 @@ def fold_states(
     found = {partial: source.addends(partial) for partial in partials}
     plain = {partial: own for partial, own in found.items() if own is not None}
     if len(plain) == len(found):
-        return added_up(plain, slots, count)
+        return sum_addends(plain, slots, count)
     return {
         partial: source.fold(partial, slots, count, source.columns(partial), partial in compressed) for partial in found
     }

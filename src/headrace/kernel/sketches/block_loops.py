@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.kernel.jit import compiled
-from headrace.kernel.states.fold_loops import Doubles, Flags, Integers
+from headrace.kernel.states.fold_loops import Flags
+from headrace.model.arrays import Doubles, Integers
 
 
 @compiled

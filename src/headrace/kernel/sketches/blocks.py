@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from headrace.kernel.sketches.block_loops import count_values, place_values
 from headrace.kernel.sketches.packed_bytes import offsets_of
-from headrace.kernel.states.columns import Slots, counted, numbers, readable
-from headrace.kernel.states.fold_loops import Doubles, Integers
+from headrace.kernel.states.columns import Slots, find_valid, numbers, readable
+from headrace.model.arrays import Doubles, Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +57,7 @@ class Layout:
 
 def laid_out(slots: Slots, count: int, values: pa.Array, width: int) -> tuple[Layout, Integers]:
     """The numbers of each slot in sorted blocks, and how many NaNs it has beside them."""
-    data, valid, slots = numbers(values, np.float64), counted(values), readable(slots)
+    data, valid, slots = numbers(values, np.float64), find_valid(values), readable(slots)
     counts, nans = np.zeros(count, np.int64), np.zeros(count, np.int64)
     count_values(slots, data, valid, counts, nans)
     layout = Layout.of(counts, width)

@@ -19,8 +19,9 @@ import pyarrow as pa
 from headrace.kernel.sketches import buckets_loops as loops
 from headrace.kernel.sketches.packed_bytes import STATE, Bytes, expect_good, offsets_of, opened, packed, refuse
 from headrace.kernel.sketches.quantile_states import answers_at, check_totals
-from headrace.kernel.states.columns import Columns, Slots, counted, numbers, readable
-from headrace.kernel.states.fold_loops import Doubles, Flags, Integers
+from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable
+from headrace.kernel.states.fold_loops import Flags
+from headrace.model.arrays import Doubles, Integers
 
 WHAT = "bucket sketch"
 MOST_PARTS = 1 << 10
@@ -45,7 +46,7 @@ class Buckets:
         return (STATE,)
 
     def lift(self, slots: Slots, count: int, values: pa.Array) -> Columns:
-        data, valid, slots = numbers(values, np.float64), counted(values), readable(slots)
+        data, valid, slots = numbers(values, np.float64), find_valid(values), readable(slots)
         sizes = np.zeros(count, np.int64)
         loops.count_values(slots, valid, sizes)
         ends = np.cumsum(sizes)

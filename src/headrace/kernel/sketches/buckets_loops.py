@@ -14,7 +14,8 @@ from headrace.kernel.jit import compiled
 from headrace.kernel.sketches.packed_byte_loops import double, number, put_double, put_number, put_short, short
 from headrace.kernel.sketches.packed_bytes import Bytes
 from headrace.kernel.sketches.quantile_states import MOST_VALUES
-from headrace.kernel.states.fold_loops import Doubles, Flags, Integers
+from headrace.kernel.states.fold_loops import Flags
+from headrace.model.arrays import Doubles, Integers
 
 VERSION = 1
 HEAD = 24

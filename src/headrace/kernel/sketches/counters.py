@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headrace.aggregates.partials import COUNTERS, MEETING_PLACES
+from headrace.aggregates.hitters import COUNTERS, MEETING_PLACES
 from headrace.expressions.columns import raw
 from headrace.kernel.sketches.counters_byte_loops import HEADER, check_states, read_states, write_states
 from headrace.kernel.sketches.counters_loops import add_by_slot, count_by_slot, fold_slots, group_by_slot, meet
@@ -30,7 +30,7 @@ from headrace.kernel.sketches.items import (
     recoded,
 )
 from headrace.kernel.sketches.packed_bytes import STATE, Bytes, Offsets, expect_good, offsets_of, opened, packed, refuse
-from headrace.kernel.states.columns import Columns, Slots, counted, readable
+from headrace.kernel.states.columns import Columns, Slots, find_valid, readable
 from headrace.model.arrays import Integers, Mask
 from headrace.model.errors import UsageError
 from headrace.model.types import MAX_BIGINT, DataType
@@ -48,7 +48,7 @@ class Counters:
     If `is_compressed`, equal rows are put together before they are counted. The states are the same.
     """
 
-    capacity: int = COUNTERS
+    capacity: int = COUNTERS.default_size
     is_compressed: bool = False
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class Counters:
 def weights_of(values: pa.Array, weights: pa.Array | None) -> Integers:
     """1 by default, and 0 for a row that does not count."""
     amounts = np.ones(len(values), np.int64) if weights is None else raw(weights.cast(pa.int64()))
-    for valid in (counted(values), None if weights is None else counted(weights)):
+    for valid in (find_valid(values), None if weights is None else find_valid(weights)):
         amounts = amounts if valid is None else np.where(valid, amounts, 0)
     return readable(amounts)
 

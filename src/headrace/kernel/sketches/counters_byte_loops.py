@@ -11,7 +11,7 @@ from headrace.kernel.jit import compiled
 from headrace.kernel.sketches.counters_loops import add_up
 from headrace.kernel.sketches.packed_byte_loops import copy, number, put_number
 from headrace.kernel.sketches.packed_bytes import Bytes, Offsets
-from headrace.kernel.states.fold_loops import Integers
+from headrace.model.arrays import Integers
 
 VERSION = 1
 HEADER = 24

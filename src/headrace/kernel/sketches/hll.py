@@ -29,9 +29,9 @@ from headrace.kernel.sketches.hll_loops import count_coupons, fold_coupons, merg
 from headrace.kernel.sketches.hll_read_loops import check_states, count_registers
 from headrace.kernel.sketches.murmur_loops import Bytes, Coupons, long_coupons, string_coupons, wide_coupons
 from headrace.kernel.sketches.packed_bytes import STATE, Offsets, expect_good, opened, packed
-from headrace.kernel.states.columns import Columns, Slots, counted, numbers, readable
-from headrace.kernel.states.fold_loops import Doubles, Integers
+from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable
 from headrace.kernel.strings import buffers
+from headrace.model.arrays import Doubles, Integers
 from headrace.model.types import DataType
 
 LEAST_LG_K, MOST_LG_K = 4, 21
@@ -129,7 +129,7 @@ def coupons_of(values: pa.Array) -> Coupons:
         of_values = np.append(coupons_of(values.dictionary), np.zeros(1, np.uint32))
         found: Coupons = of_values[values.indices.fill_null(len(values.dictionary)).to_numpy()]
         return found
-    coupons, valid, kind = np.zeros(len(values), np.uint32), counted(values), values.type
+    coupons, valid, kind = np.zeros(len(values), np.uint32), find_valid(values), values.type
     if pa.types.is_null(kind) or not len(values):
         return coupons
     if pa.types.is_string(kind):

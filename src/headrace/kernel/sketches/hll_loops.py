@@ -15,7 +15,7 @@ from headrace.kernel.sketches.hll_form import DENSE, ESCAPED, HLL_4, HLL_8, HLL_
 from headrace.kernel.sketches.hll_read_loops import read_coupons, register_in, word_in
 from headrace.kernel.sketches.hll_write_loops import write_coupons, write_registers
 from headrace.kernel.sketches.murmur_loops import Bytes, Coupons
-from headrace.kernel.states.fold_loops import Integers
+from headrace.model.arrays import Integers
 
 Places = NDArray[np.uint64]
 

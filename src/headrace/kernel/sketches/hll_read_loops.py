@@ -34,7 +34,7 @@ from headrace.kernel.sketches.hll_form import (
     Number,
 )
 from headrace.kernel.sketches.murmur_loops import Bytes, Coupons
-from headrace.kernel.states.fold_loops import Integers
+from headrace.model.arrays import Integers
 
 
 @compiled

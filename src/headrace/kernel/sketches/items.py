@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headrace.expressions.columns import canonical, raw
 from headrace.kernel.sketches.packed_bytes import Bytes, Offsets, opened
-from headrace.kernel.states.columns import ranked, readable
+from headrace.kernel.states.columns import rank_values, readable
 from headrace.model.arrays import Integers
 from headrace.model.arrow import ADDRESS_BYTES, arrow_type
 from headrace.model.errors import UnsupportedError
@@ -135,7 +135,7 @@ def comparable(values: pa.Array, kind: Kind) -> pa.Array:
 
 
 def by_rank(items: pa.Array) -> Coded:
-    ranks, ordered = ranked(items)
+    ranks, ordered = rank_values(items)
     return Coded(readable(ranks), ordered)
 
 

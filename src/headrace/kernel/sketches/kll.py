@@ -20,7 +20,7 @@ from headrace.kernel.sketches.blocks import Layout, laid_out, sort_each
 from headrace.kernel.sketches.packed_bytes import STATE, Bytes, Offsets, expect_good, offsets_of, opened, packed
 from headrace.kernel.sketches.quantile_states import answers_at
 from headrace.kernel.states.columns import Columns, Slots, readable
-from headrace.kernel.states.fold_loops import Doubles, Integers
+from headrace.model.arrays import Doubles, Integers
 
 WHAT = "KLL sketch of doubles"
 ERROR = 0.01

@@ -8,7 +8,8 @@ from headrace.kernel.jit import compiled
 from headrace.kernel.sketches.packed_byte_loops import copy, number, put_doubles, put_number
 from headrace.kernel.sketches.packed_bytes import Bytes
 from headrace.kernel.sketches.quantile_states import MOST_VALUES
-from headrace.kernel.states.fold_loops import Doubles, Flags, Integers
+from headrace.kernel.states.fold_loops import Flags
+from headrace.model.arrays import Doubles, Integers
 
 LEAST_WIDTH = 8
 """Of a level, whatever its height (DataSketches' m)."""

@@ -15,7 +15,7 @@ from headrace.kernel.sketches.kll_byte_loops import MOST_LEVELS, capacity, level
 from headrace.kernel.sketches.packed_byte_loops import copy
 from headrace.kernel.sketches.packed_bytes import Bytes
 from headrace.kernel.sketches.quantile_states import MOST_VALUES
-from headrace.kernel.states.fold_loops import Doubles, Integers
+from headrace.model.arrays import Doubles, Integers
 
 
 @compiled

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.kernel.jit import compiled
-from headrace.kernel.states.fold_loops import Flags, Integers
+from headrace.kernel.states.fold_loops import Flags
 from headrace.kernel.string_loops import word_at
+from headrace.model.arrays import Integers
 
 Bytes = NDArray[np.uint8]
 Coupons = NDArray[np.uint32]

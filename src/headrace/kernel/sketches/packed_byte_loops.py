@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.kernel.jit import compiled
 from headrace.kernel.sketches.packed_bytes import Bytes
-from headrace.kernel.states.fold_loops import Doubles
+from headrace.model.arrays import Doubles
 
 
 @compiled

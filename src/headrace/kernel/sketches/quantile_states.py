@@ -8,7 +8,7 @@ import numpy as np
 
 from headrace.kernel.sketches.packed_bytes import refuse
 from headrace.kernel.states.columns import Slots
-from headrace.kernel.states.fold_loops import Doubles, Integers
+from headrace.model.arrays import Doubles, Integers
 
 MOST_VALUES = 1 << 53
 """In one state: up to here counts are exact as DOUBLEs too."""

@@ -1,4 +1,4 @@
-"""Between Arrow columns and the loops: memory to read, and columns made from what the loops leave."""
+"""The border between Arrow columns and the loops: memory to read, and columns built from what the loops leave."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Columns = tuple[pa.Array, ...]
 
 
 def readable(data: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A view that can only be read. Numba compiles once for every form of its arguments: let there be one."""
+    """Return a read-only view. Numba compiles once for every form of its arguments, so all have this one."""
     view = np.ascontiguousarray(data).view()
     view.flags.writeable = False
     return view
@@ -28,8 +28,8 @@ def numbers(values: pa.Array, dtype: Any = np.int64, words: int = 1) -> npt.NDAr
     return readable(raw(values, dtype, words))
 
 
-def counted(values: pa.Array) -> Mask | None:
-    """The rows that are not NULL; None if that is all of them."""
+def find_valid(values: pa.Array) -> Mask | None:
+    """Return a mask of the rows that are not NULL; None if all are."""
     if not values.null_count:
         return None
     if pa.types.is_null(values.type):
@@ -41,14 +41,14 @@ def counted(values: pa.Array) -> Mask | None:
 
 
 def column(data: npt.NDArray[Any], arrow: pa.DataType, seen: Mask) -> pa.Array:
-    """NULL in the slots that have seen nothing."""
+    """Build a column that is NULL in the slots that have seen nothing."""
     memory = pa.py_buffer(np.ascontiguousarray(data))
     bitmap = None if seen.all() else pa.array(seen).buffers()[1]
     return pa.Array.from_buffers(arrow, len(seen), [bitmap, memory])
 
 
-def ranked(values: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """The rank of each row's value among the distinct ones, and those in order. Under a NULL the rank means nothing."""
+def rank_values(values: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """Return the rank of each row's value, and the distinct values in order. The rank of a NULL means nothing."""
     encoded = canonical(values).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     ranks = np.zeros(len(order) + 1, np.int64)

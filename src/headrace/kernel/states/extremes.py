@@ -10,8 +10,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.states.columns import Columns, Slots, column, counted, numbers, ranked, readable
+from headrace.kernel.states.columns import (
+    Columns,
+    Slots,
+    column,
+    find_valid,
+    numbers,
+    rank_values,
+    readable,
+)
 from headrace.kernel.states.fold_loops import keep_greatest, keep_least
+from headrace.kernel.states.state import StateFamily, lower_first_column
 from headrace.model.arrays import Mask
 from headrace.model.arrow import arrow_type
 from headrace.model.types import MAX_BIGINT, MIN_BIGINT, DataType
@@ -19,7 +28,7 @@ from headrace.model.types import MAX_BIGINT, MIN_BIGINT, DataType
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """Numbers and times are compared as they lie in memory, other values by their ranks."""
+    """The states of min and max. Numbers and times are compared as they lie in memory, other values by rank."""
 
     keep: Callable[..., None]
     neutral_integer: int
@@ -38,7 +47,7 @@ class Extreme:
         if pa.types.is_int64(argument.type) or pa.types.is_timestamp(argument.type):
             best, seen = self.fold(slots, numbers(argument), argument, neutral)
             return (column(best, argument.type, seen),)
-        ranks, ordered = ranked(argument)
+        ranks, ordered = rank_values(argument)
         best, seen = self.fold(slots, readable(ranks), argument, neutral)
         return (ordered.take(pa.array(best, mask=~seen)),)
 
@@ -49,9 +58,14 @@ class Extreme:
         self, slots: Slots, values: NDArray[Any], argument: pa.Array, best: NDArray[Any]
     ) -> tuple[NDArray[Any], Mask]:
         seen = np.zeros(len(best), np.bool_)
-        self.keep(readable(slots), values, counted(argument), best, seen)
+        self.keep(readable(slots), values, find_valid(argument), best, seen)
         return best, seen
 
 
 LEAST = Extreme(keep_least, MAX_BIGINT, np.nan)
 GREATEST = Extreme(keep_greatest, MIN_BIGINT, -np.inf)
+
+FAMILY = StateFamily(
+    states={"min": LEAST, "max": GREATEST},
+    lowerings={"min": lower_first_column, "max": lower_first_column},
+)

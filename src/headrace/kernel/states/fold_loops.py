@@ -1,7 +1,7 @@
-"""The loops that fold rows, or partials, into slots. Each is straight: what it needs to know was decided before.
+"""The loops that fold rows, or partials, into slots. All decisions are made before a loop.
 
-`valid` says which rows count; None means all, for which numba makes a second form without the test. `seen` tells which
-slots got something. Sums of whole numbers are several 64-bit words each, the least significant first, as in Arrow.
+`valid` says which rows count; None means all, for which numba compiles a second form without the test. `seen` marks the
+slots that got something. Sums of whole numbers are several 64-bit words each, the least significant first, as in Arrow.
 Slots lose their sign: with it, each would be tested whether it counts from the end.
 """
 
@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.kernel.jit import compiled
+from headrace.model.arrays import Doubles, Integers
 
-Integers = NDArray[np.int64]
-Doubles = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 SIGN = -(2**63)
 SCALE = 2.0**128
-"""What is beyond a DOUBLE is kept divided by this."""
+"""Sums beyond a DOUBLE are kept divided by this."""
 
 
 @compiled
@@ -41,7 +40,7 @@ def add_counts(slots: Integers, values: Integers, counts: Integers) -> None:
 
 @compiled
 def add_word(totals: Integers, slot: np.uint64, place: int, word: int, carry: int) -> int:
-    """To one word of a number; what is carried to the next. Flipping the first bit compares as without a sign."""
+    """Add to one word of a number and return the carry. Flipping the first bit compares as without a sign."""
     before = totals[slot, place] + word
     after = before + carry
     totals[slot, place] = after
@@ -59,7 +58,7 @@ def add_integers(slots: Integers, values: Integers, valid: Flags | None, totals:
 
 @compiled
 def add_words(slots: Integers, words: Integers, valid: Flags | None, totals: Integers, seen: Flags) -> None:
-    """Numbers of as many words as the totals have, or fewer: then their sign fills the others."""
+    """Add numbers of as many words as the totals have, or fewer: then their sign fills the others."""
     last = words.shape[1] - 1
     for row in range(len(slots)):
         if valid is None or valid[row]:
@@ -75,7 +74,7 @@ def add_words(slots: Integers, words: Integers, valid: Flags | None, totals: Int
 
 @compiled
 def add_to(totals: Doubles, slot: np.uint64, value: float) -> None:
-    """Knuth's TwoSum: what the addition loses, without a branch."""
+    """Add by Knuth's TwoSum, which keeps what the addition loses, without a branch."""
     before = totals[slot, 0]
     after = before + value
     added = after - before
@@ -102,7 +101,7 @@ def add_scaled(
     totals: Doubles,
     special: Doubles,
 ) -> None:
-    """Only into `wanted` slots: finite numbers divided by SCALE, others apart. An infinite rest marks a scaled one."""
+    """Add to `wanted` slots: finite numbers divided by SCALE, others apart. An infinite rest marks a scaled sum."""
     for row in range(len(slots)):
         slot, value, rest = np.uint64(slots[row]), values[row], rests[row]
         if not wanted[slot] or (valid is not None and not valid[row]):
@@ -120,7 +119,7 @@ def add_scaled(
 def add_deviations(
     slots: Integers, counts: Integers, means: Doubles, squares: Doubles, centers: Doubles, sums: Doubles
 ) -> None:
-    """Beside each slot's squared deviations from its center, the deviations: they would be 0 if it were exact."""
+    """Add up each slot's squared deviations from its center, and the deviations, which are 0 if it is exact."""
     for row in range(len(slots)):
         slot, count = np.uint64(slots[row]), counts[row]
         if count > 0:

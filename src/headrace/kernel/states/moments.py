@@ -8,14 +8,19 @@ finite. Beyond a DOUBLE m2 is infinite.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 
-from headrace.expressions.columns import raw
+from headrace.expressions.columns import Evaluated, raw
 from headrace.expressions.kernels_decimals import as_double
-from headrace.kernel.states.columns import Columns, Slots, column, counted, numbers, readable
-from headrace.kernel.states.fold_loops import Doubles, Integers, add_counts, add_deviations
+from headrace.kernel.states.columns import Columns, Slots, column, find_valid, numbers, readable
+from headrace.kernel.states.fold_loops import add_counts, add_deviations
+from headrace.kernel.states.state import StateFamily
 from headrace.kernel.states.sums import sum_doubles, total
+from headrace.model.arrays import Doubles, Integers
+from headrace.model.expressions import Aggregate
 from headrace.model.types import BIGINT, DOUBLE, DataType, decimal
 
 LARGEST = float(np.finfo(np.float64).max)
@@ -27,22 +32,22 @@ class Moments:
 
     def lift(self, slots: Slots, count: int, argument: pa.Array | None = None) -> Columns:
         assert argument is not None
-        rows = counted(argument)
+        rows = find_valid(argument)
         ones = np.ones(len(argument), np.int64) if rows is None else rows.astype(np.int64)
-        return moments(slots, count, ones, raw(doubles(argument), np.float64), np.zeros(len(argument)))
+        return combine_moments(slots, count, ones, raw(to_doubles(argument), np.float64), np.zeros(len(argument)))
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
         counts, means, squares = states
-        return moments(slots, count, numbers(counts), raw(means, np.float64), raw(squares, np.float64))
+        return combine_moments(slots, count, numbers(counts), raw(means, np.float64), raw(squares, np.float64))
 
 
-def doubles(values: pa.Array) -> pa.Array:
+def to_doubles(values: pa.Array) -> pa.Array:
     if pa.types.is_decimal(values.type):
         return as_double(values, decimal(values.type.precision, values.type.scale))
     return as_double(values, DOUBLE if pa.types.is_floating(values.type) else BIGINT)
 
 
-def moments(slots: Slots, count: int, counts: Integers, means: Doubles, squares: Doubles) -> Columns:
+def combine_moments(slots: Slots, count: int, counts: Integers, means: Doubles, squares: Doubles) -> Columns:
     totals = np.zeros(count, np.int64)
     add_counts(readable(slots), readable(counts), totals)
     divisors = np.maximum(totals, 1)
@@ -61,14 +66,25 @@ def moments(slots: Slots, count: int, counts: Integers, means: Doubles, squares:
 
 
 def common_means(slots: Slots, count: int, means: Doubles, shares: Doubles) -> Doubles:
-    """The mean of means, from halves: these can't add up to more than a DOUBLE holds."""
+    """Return the mean of means, from halves, which can't add up to more than a DOUBLE holds."""
     halves = column(means * (shares / 2), pa.float64(), shares > 0)
     half = raw(total(sum_doubles(slots, count, halves)), np.float64)
     return np.where(np.isfinite(half), 2 * np.clip(half, -LARGEST / 2, LARGEST / 2), half)
 
 
-def lower_variance(states: Columns, *, sample: bool, root: bool) -> pa.Array:
-    """NULL for too few values; the deviation is its `root`."""
-    divisors = raw(states[0]) - sample
-    variances = raw(states[2], np.float64) / np.maximum(divisors, 1)
-    return column(np.sqrt(variances) if root else variances, pa.float64(), divisors > 0)
+def lower_variance(_aggregate: Aggregate, state: Columns, *, sample: bool, root: bool) -> Evaluated:
+    """Return the variance, or its `root`; NULL for too few values."""
+    divisors = raw(state[0]) - sample
+    variances = raw(state[2], np.float64) / np.maximum(divisors, 1)
+    return Evaluated(column(np.sqrt(variances) if root else variances, pa.float64(), divisors > 0))
+
+
+FAMILY = StateFamily(
+    states={"moments": Moments()},
+    lowerings={
+        "var_pop": partial(lower_variance, sample=False, root=False),
+        "var_samp": partial(lower_variance, sample=True, root=False),
+        "stddev_pop": partial(lower_variance, sample=False, root=True),
+        "stddev_samp": partial(lower_variance, sample=True, root=True),
+    },
+)

@@ -24,11 +24,9 @@ from headrace.expressions.columns import (
     settled,
 )
 from headrace.expressions.kernels_decimals import MAX_EXACT_DOUBLE, MAX_EXACT_POWER, WIDE_DIGITS, fit_decimal
-from headrace.kernel.states.columns import Columns, Slots, column, counted, numbers, readable
+from headrace.kernel.states.columns import Columns, Slots, column, find_valid, numbers, readable
 from headrace.kernel.states.fold_loops import (
     SCALE,
-    Doubles,
-    Integers,
     add_counts,
     add_doubles,
     add_integers,
@@ -36,7 +34,9 @@ from headrace.kernel.states.fold_loops import (
     add_words,
     count_rows,
 )
-from headrace.model.arrays import Mask
+from headrace.kernel.states.state import StateFamily, lower_first_column
+from headrace.model.arrays import Doubles, Integers, Mask
+from headrace.model.expressions import Aggregate
 from headrace.model.types import MAX_DECIMAL_DIGITS, DataType
 
 BIGINT_SUM = pa.decimal128(MAX_DECIMAL_DIGITS, 0)
@@ -48,7 +48,7 @@ class Count:
 
     def lift(self, slots: Slots, count: int, argument: pa.Array | None = None) -> Columns:
         counts = np.zeros(count, np.int64)
-        count_rows(readable(slots), None if argument is None else counted(argument), counts)
+        count_rows(readable(slots), None if argument is None else find_valid(argument), counts)
         return (pa.array(counts),)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
@@ -85,13 +85,13 @@ class Sum:
 
 def sum_integers(slots: Slots, count: int, values: pa.Array) -> pa.Array:
     totals, seen = np.zeros((count, 2), np.int64), np.zeros(count, np.bool_)
-    add_integers(readable(slots), numbers(values), counted(values), totals, seen)
+    add_integers(readable(slots), numbers(values), find_valid(values), totals, seen)
     return column(totals, BIGINT_SUM, seen)
 
 
 def sum_words(slots: Slots, count: int, values: pa.Array, result: pa.DataType) -> pa.Array:
     totals, seen = np.zeros((count, result.byte_width // 8), np.int64), np.zeros(count, np.bool_)
-    add_words(readable(slots), words_of(values), counted(values), totals, seen)
+    add_words(readable(slots), words_of(values), find_valid(values), totals, seen)
     return column(totals, result, seen)
 
 
@@ -103,9 +103,9 @@ def words_of(values: pa.Array) -> Integers:
 
 
 def sum_doubles(slots: Slots, count: int, values: pa.Array, rests: pa.Array | None = None) -> Columns:
-    """Of rows, or of sums with their compensations."""
+    """Add up rows, or sums with their compensations."""
     totals, seen = np.zeros((count, 2)), np.zeros(count, np.bool_)
-    addends, rows = numbers(values, np.float64), counted(values)
+    addends, rows = numbers(values, np.float64), find_valid(values)
     add_doubles(readable(slots), addends, rows, totals, seen)
     if rests is not None:
         add_doubles(readable(slots), numbers(rests, np.float64), rows, totals, seen)
@@ -115,23 +115,23 @@ def sum_doubles(slots: Slots, count: int, values: pa.Array, rests: pa.Array | No
         scaled, special = np.zeros((count, 2)), np.zeros(count)
         lost = readable(np.zeros(len(addends))) if rests is None else numbers(rests, np.float64)
         add_scaled(readable(slots), addends, lost, rows, beyond, scaled, special)
-        totals[beyond] = rescaled(scaled[beyond], special[beyond])
+        totals[beyond] = rescale(scaled[beyond], special[beyond])
     return column(totals[:, 0], pa.float64(), seen), column(totals[:, 1], pa.float64(), seen)
 
 
-def rescaled(scaled: Doubles, special: Doubles) -> Doubles:
-    """Scaled sums as (sum, compensation); one of numbers that are not finite is what they add up to."""
+def rescale(scaled: Doubles, special: Doubles) -> Doubles:
+    """Return scaled sums as (sum, compensation); one with numbers that are not finite is what these add up to."""
     with np.errstate(over="ignore", invalid="ignore"):
         back = scaled * SCALE
         still_beyond = np.stack([scaled.sum(axis=1), np.full(len(scaled), np.inf)], axis=1)
-    found = np.where(np.isfinite(back[:, :1]), back, still_beyond)
+    sums = np.where(np.isfinite(back[:, :1]), back, still_beyond)
     is_special = special != 0.0
-    found[is_special, 0], found[is_special, 1] = special[is_special], 0.0
-    return found
+    sums[is_special, 0], sums[is_special, 1] = special[is_special], 0.0
+    return sums
 
 
 def total(states: Columns) -> pa.Array:
-    """The value of a sum of DOUBLEs."""
+    """Return the values of sums of DOUBLEs."""
     sums, rests = (raw(state, np.float64) for state in states)
     with np.errstate(over="ignore", invalid="ignore"):
         return built(np.where(np.isinf(rests), sums * SCALE, sums + rests), pa.float64(), states[0])
@@ -145,22 +145,26 @@ def lower_bigint(states: Columns, target: DataType) -> Evaluated:
     return settled(built(low, pa.int64(), states[0]), ~fits, states[0])
 
 
-LOWER_SUM: Mapping[str, Callable[[Columns, DataType], Evaluated]] = {
+SUM_RESULTS: Mapping[str, Callable[[Columns, DataType], Evaluated]] = {
     "BIGINT": lower_bigint,
     "DECIMAL": lambda states, target: fit_decimal(states[0], target),
     "DOUBLE": lambda states, target: Evaluated(total(states)),
 }
 
 
-def lower_average(sums: Columns, counts: pa.Array) -> Evaluated:
+def lower_sum(aggregate: Aggregate, state: Columns) -> Evaluated:
+    return SUM_RESULTS[aggregate.type.name](state, aggregate.type)
+
+
+def lower_average(_aggregate: Aggregate, sums: Columns, counts: Columns) -> Evaluated:
     if len(sums) == 2:
-        found = total(sums)
-        return Evaluated(built(raw(found, np.float64) / np.maximum(raw(counts), 1), pa.float64(), found))
-    return Evaluated(exact_average(sums[0], raw(counts)))
+        totals = total(sums)
+        return Evaluated(built(raw(totals, np.float64) / np.maximum(raw(counts[0]), 1), pa.float64(), totals))
+    return Evaluated(exact_average(sums[0], raw(counts[0])))
 
 
 def exact_average(sums: pa.Array, counts: NDArray[Any]) -> pa.Array:
-    """Rounded once: dividend and divisor are DOUBLEs without rounding, or else Python's integers."""
+    """Divide with one rounding: dividend and divisor are exact as DOUBLEs, or else Python's integers."""
     low, fits = narrow(sums)
     power = 10 ** int(sums.type.scale)
     divisors = np.maximum(counts, 1) * float(power)
@@ -168,16 +172,22 @@ def exact_average(sums: pa.Array, counts: NDArray[Any]) -> pa.Array:
     averages = low / divisors
     rows = present(sums)
     for row in np.flatnonzero(~small if rows is None else ~small & rows):
-        averages[row] = unscaled(sums, int(row)) / (int(counts[row]) * power)
+        averages[row] = read_unscaled(sums, int(row)) / (int(counts[row]) * power)
     return built(averages, pa.float64(), sums)
 
 
 def narrow(values: pa.Array) -> tuple[Integers, Mask]:
-    """Exact numbers without their point in 64 bits, and where they fit."""
+    """Return exact numbers without their point in 64 bits, and where they fit."""
     words = words_of(values)
     low = words[:, 0]
     return low, (words[:, 1:] == (low >> 63)[:, None]).all(axis=1)
 
 
-def unscaled(values: pa.Array, row: int) -> int:
+def read_unscaled(values: pa.Array, row: int) -> int:
     return int.from_bytes(words_of(values[row : row + 1]).tobytes(), "little", signed=True)
+
+
+FAMILY = StateFamily(
+    states={"count": Count(), "sum": Sum()},
+    lowerings={"count": lower_first_column, "sum": lower_sum, "avg": lower_average},
+)

@@ -1,4 +1,4 @@
-"""Counts and sums of whole numbers that surely fit 64 bits: added up as plain numbers, without carry or NULL."""
+"""Counts and sums of whole numbers that surely fit 64 bits: added as plain numbers, without carry or NULL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,10 +14,9 @@ from headrace.expressions.columns import built
 from headrace.kernel.states.columns import Columns, numbers, readable
 from headrace.kernel.states.fold_loops import add_counts, count_rows
 from headrace.kernel.states.sums import BIGINT_SUM
+from headrace.model.arrays import Integers
 
-Integers = npt.NDArray[np.int64]
-
-MOST = 1 << 62
+MAX_TOTAL = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +30,10 @@ class Totals(Mapping[Partial, Columns]):
     bound: int
 
     def __getitem__(self, partial: Partial) -> Columns:
-        own = self.numbers[partial]
+        totals = self.numbers[partial]
         if partial.kind == "count":
-            return (built(own, pa.int64()),)
-        return (built(np.stack([own, own >> 63], axis=1), BIGINT_SUM),)
+            return (built(totals, pa.int64()),)
+        return (built(np.stack([totals, totals >> 63], axis=1), BIGINT_SUM),)
 
     def __iter__(self) -> Iterator[Partial]:
         return iter(self.numbers)
@@ -45,7 +43,7 @@ class Totals(Mapping[Partial, Columns]):
 
     @property
     def nbytes(self) -> int:
-        return sum(own.nbytes for own in self.numbers.values())
+        return sum(totals.nbytes for totals in self.numbers.values())
 
     def addends(self, partial: Partial) -> Addends:
         return Addends(self.numbers[partial], self.bound)
@@ -53,7 +51,7 @@ class Totals(Mapping[Partial, Columns]):
 
 @dataclass(frozen=True, eq=False)
 class Addends:
-    """What each row adds to a partial; None if every one counts once."""
+    """What each row adds to a partial; None if every row counts once."""
 
     values: Integers | None
     bound: int
@@ -62,8 +60,8 @@ class Addends:
         return self if self.values is None else Addends(np.take(self.values, rows), self.bound)
 
 
-def added(values: Integers | None, slots: Integers, count: int) -> Integers:
-    """Those of each slot together; None counts rows."""
+def add_by_slot(values: Integers | None, slots: Integers, count: int) -> Integers:
+    """Add up the values of each slot; None counts rows."""
     totals = np.zeros(count, dtype=np.int64)
     if values is None:
         count_rows(readable(slots), None, totals)
@@ -72,17 +70,17 @@ def added(values: Integers | None, slots: Integers, count: int) -> Integers:
     return totals
 
 
-def put_together(parts: Sequence[Totals]) -> Totals | None:
-    """One after the other; None if sums might not fit."""
+def concat_totals(parts: Sequence[Totals]) -> Totals | None:
+    """Return totals one after the other; None if sums might not fit."""
     bound = sum(part.bound for part in parts)
-    if bound > MOST:
+    if bound > MAX_TOTAL:
         return None
-    found = {partial: np.concatenate([part.numbers[partial] for part in parts]) for partial in parts[0]}
-    return Totals(found, bound)
+    numbers = {partial: np.concatenate([part.numbers[partial] for part in parts]) for partial in parts[0]}
+    return Totals(numbers, bound)
 
 
 def addends(partial: Partial, columns: Columns, rows: int) -> Addends | None:
-    """None if the partial is no such number, or might become too large."""
+    """Return what rows add to a partial; None if that is no whole number, or might become too large."""
     if any(column.null_count for column in columns):
         return None
     if partial.kind == "count":
@@ -91,10 +89,10 @@ def addends(partial: Partial, columns: Columns, rows: int) -> Addends | None:
         return None
     extremes = [bound.as_py() or 0 for bound in pc.min_max(columns[0]).values()]
     bound = max(map(abs, extremes)) * rows
-    return Addends(numbers(columns[0]), bound) if bound <= MOST else None
+    return Addends(numbers(columns[0]), bound) if bound <= MAX_TOTAL else None
 
 
-def added_up(found: Mapping[Partial, Addends], slots: Integers, count: int) -> Totals:
-    """Per slot, each of which has a row."""
-    totals = {partial: added(own.values, slots, count) for partial, own in found.items()}
-    return Totals(totals, max((own.bound for own in found.values()), default=0))
+def sum_addends(addends: Mapping[Partial, Addends], slots: Integers, count: int) -> Totals:
+    """Add up by slot; each slot has a row."""
+    totals = {partial: add_by_slot(added.values, slots, count) for partial, added in addends.items()}
+    return Totals(totals, max((added.bound for added in addends.values()), default=0))

@@ -1,7 +1,7 @@
-"""States of user-defined aggregates: one Arrow struct each, made and combined by the user's own code.
+"""States of user-defined aggregates: one Arrow struct each, built and combined by the user's code.
 
-Whatever that code raises stays in its slot: the state becomes a failure, which survives combining and is NULL when
-lowered, and the other slots go on. A state without rows is NULL, and no code is called for it before it is lowered.
+An error of that code stays in its slot: the state becomes a failure, which survives combining and is NULL when
+lowered. A state without rows is NULL, and no code is called for it before it is lowered.
 """
 
 from __future__ import annotations
@@ -15,18 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.aggregates.user import DeclaredAggregate, Failed, isolated, lowered, there
-from headrace.expressions.columns import (
-    Evaluated,
-    from_plain,
-    holds,
-    present,
-    united,
-)
+from headrace.aggregates.registry import aggregate_called
+from headrace.aggregates.user import DeclaredAggregate, Failure, lower_state, require_state, run_isolated
+from headrace.expressions.columns import Evaluated, from_plain, holds, present, united
 from headrace.kernel.close.loops import order_by_group
 from headrace.kernel.states.columns import Columns, Slots
 from headrace.model.arrays import Mask
 from headrace.model.errors import DataError
+from headrace.model.expressions import Aggregate
 from headrace.model.types import DataType, Value
 
 
@@ -39,90 +35,101 @@ class UserState:
 
     @np.errstate(all="ignore")
     def lift(self, slots: Slots, count: int, *arguments: pa.Array | None) -> Columns:
-        """Each slot's rows go over at once, in the order they came in."""
+        """Hand over each slot's rows at once, in the order they came in."""
         arrays: list[pa.Array] = list(arguments)
-        skipped = self.skipped(arrays)
+        skipped = self.find_skipped(arrays)
         if skipped is not None:
             slots, arrays = slots[~skipped], [array.filter(pa.array(~skipped)) for array in arrays]
-        order, bounds = by_slot(slots)
+        order, bounds = order_by_slot(slots)
         if order is not None:
             slots, arrays = slots[order], [array.take(pa.array(order)) for array in arrays]
         columns = self.aggregate.columns(arrays)
         states = [
-            isolated("update", self.aggregate.folded, [column[begin:end] for column in columns])
+            run_isolated("update", self.aggregate.fold_rows, [column[begin:end] for column in columns])
             for begin, end in pairs(bounds)
         ]
-        return (placed(self.aggregate.form.stored(states), slots[bounds[:-1]], count),)
+        return (place_states(self.aggregate.form.to_arrow(states), slots[bounds[:-1]], count),)
 
-    def skipped(self, arguments: Sequence[pa.Array]) -> Mask | None:
-        """Rows with a NULL or a NaN, unless the class takes them; None if there are none."""
-        takes = self.aggregate.first_level.implementation
-        rows = None if takes.takes_null else present(*arguments)
-        floating = [] if takes.takes_nan else [each for each in arguments if pa.types.is_floating(each.type)]
-        found = united([None if rows is None else ~rows, *(holds(pc.is_nan(each)) for each in floating)])
-        return found if found is not None and found.any() else None
+    def find_skipped(self, arguments: Sequence[pa.Array]) -> Mask | None:
+        """Return the rows with a NULL or a NaN that the class does not take; None if there are none."""
+        implementation = self.aggregate.first_level.implementation
+        rows = None if implementation.takes_null else present(*arguments)
+        doubles = (
+            [] if implementation.takes_nan else [values for values in arguments if pa.types.is_floating(values.type)]
+        )
+        skipped = united([None if rows is None else ~rows, *(holds(pc.is_nan(values)) for values in doubles)])
+        return skipped if skipped is not None and skipped.any() else None
 
     @np.errstate(all="ignore")
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
-        """Only where several states meet is the user's code called."""
-        column = checked(self.aggregate, states[0])
-        there_are = column.is_valid().to_numpy(zero_copy_only=False)
-        order, bounds = by_slot(slots[there_are])
-        rows = np.flatnonzero(there_are)
+        """Combine states; the user's code is called only where several meet."""
+        column = check_states(self.aggregate, states[0])
+        is_valid = column.is_valid().to_numpy(zero_copy_only=False)
+        order, bounds = order_by_slot(slots[is_valid])
+        rows = np.flatnonzero(is_valid)
         rows = rows if order is None else rows[order]
         several = np.diff(bounds) > 1
         first = rows[bounds[:-1]]
         meeting = rows[np.repeat(several, np.diff(bounds))]
-        loaded = self.aggregate.form.loaded(column.take(pa.array(meeting)))
+        loaded = self.aggregate.form.from_arrow(column.take(pa.array(meeting)))
         groups = pairs(np.append(0, np.cumsum(np.diff(bounds)[several])))
-        merged = [self.merged(loaded[begin:end]) for begin, end in groups]
-        found = pa.concat_arrays([column.take(pa.array(first[~several])), self.aggregate.form.stored(merged)])
-        return (placed(found, np.append(slots[first[~several]], slots[first[several]]), count),)
+        merged = [self.merge_states(loaded[begin:end]) for begin, end in groups]
+        combined = pa.concat_arrays([column.take(pa.array(first[~several])), self.aggregate.form.to_arrow(merged)])
+        return (place_states(combined, np.append(slots[first[~several]], slots[first[several]]), count),)
 
-    def merged(self, states: list[Any]) -> Any:
-        """The first failure among them, or all in one."""
-        failed = next((state for state in states if isinstance(state, Failed)), None)
-        return failed or isolated("merge", self.merge_all, states)
+    def merge_states(self, states: list[Any]) -> Any:
+        """Return the first failure among the states, or all in one."""
+        failed = next((state for state in states if isinstance(state, Failure)), None)
+        return failed or run_isolated("merge", self.merge_all, states)
 
     def merge_all(self, states: list[Any]) -> Any:
         total = states[0]
         for state in states[1:]:
-            total = there(self.aggregate.implementation.merge(total, state))
+            total = require_state(self.aggregate.implementation.merge(total, state))
         return total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered(Evaluated):
-    """Results, and the first thing that went wrong."""
+    """Results, and the first error."""
 
     message: str | None = None
+
+
+def lower_user(aggregate: Aggregate, state: Columns) -> Lowered:
+    """Lower the state by the output of the user's class, or by the extractor that the query calls."""
+    declared = aggregate_called(aggregate.function)
+    extractor = None if aggregate.function == declared.name else aggregate.function
+    return lower(declared, state[0], extractor, [parameter.value for parameter in aggregate.parameters])
 
 
 @np.errstate(all="ignore")
 def lower(
     aggregate: DeclaredAggregate, states: pa.Array, extractor: str | None = None, parameters: Sequence[Value] = ()
 ) -> Lowered:
-    """The output, or what an extractor gives, for each state; NULL and failed where the user's code did not give it."""
+    """Return the output, or that of an extractor, for each state; NULL and failed where the user's code failed."""
     result = aggregate.result(extractor)
-    loaded = aggregate.form.loaded(checked(aggregate, states))
+    loaded = aggregate.form.from_arrow(check_states(aggregate, states))
     if states.null_count:
-        nothing = isolated("initialize", aggregate.implementation.initialize)
-        loaded = [nothing if state is None else state for state in loaded]
+        empty = run_isolated("initialize", aggregate.implementation.initialize)
+        loaded = [empty if state is None else state for state in loaded]
     outcomes = [
-        state if isinstance(state, Failed) else isolated(result.name, lowered, aggregate, result, state, parameters)
+        state
+        if isinstance(state, Failure)
+        else run_isolated(result.name, lower_state, aggregate, result, state, parameters)
         for state in loaded
     ]
-    values = from_plain([None if isinstance(each, Failed) else each for each in outcomes], result.returns)
-    failed = np.array([isinstance(each, Failed) for each in outcomes], np.bool_)
-    message = next((each.message for each in outcomes if isinstance(each, Failed)), None)
+    values = from_plain([None if isinstance(value, Failure) else value for value in outcomes], result.returns)
+    failed = np.array([isinstance(value, Failure) for value in outcomes], np.bool_)
+    message = next((value.message for value in outcomes if isinstance(value, Failure)), None)
     return Lowered(values, failed if failed.any() else None, message)
 
 
-def checked(aggregate: DeclaredAggregate, states: pa.Array) -> pa.StructArray:
-    """Stored states may be older than the class, or no longer what was stored."""
-    wanted = aggregate.form.arrow
-    if states.type != wanted:
-        raise DataError("udaf-state", f"a state of {aggregate.name} is {wanted}, not {states.type}")
+def check_states(aggregate: DeclaredAggregate, states: pa.Array) -> pa.StructArray:
+    """Refuse states that are older than the class, or damaged in storage."""
+    expected = aggregate.form.arrow
+    if states.type != expected:
+        raise DataError("udaf-state", f"a state of {aggregate.name} is {expected}, not {states.type}")
     try:
         states.validate(full=True)
     except pa.ArrowInvalid as problem:
@@ -131,8 +138,8 @@ def checked(aggregate: DeclaredAggregate, states: pa.Array) -> pa.StructArray:
     return states
 
 
-def by_slot(slots: Slots) -> tuple[Slots | None, Slots]:
-    """The order that brings a slot's rows together, None if they are; and where each slot begins, and the last ends."""
+def order_by_slot(slots: Slots) -> tuple[Slots | None, Slots]:
+    """Return the order that groups rows by slot, None if they are grouped, and the bounds of the slots' rows."""
     if (slots[1:] >= slots[:-1]).all():
         return None, np.append(np.flatnonzero(np.diff(slots, prepend=-1)), len(slots))
     counts = np.bincount(slots)
@@ -145,8 +152,8 @@ def pairs(bounds: Slots) -> Iterator[tuple[int, int]]:
     return pairwise(bounds.tolist())
 
 
-def placed(states: pa.StructArray, slots: Slots, count: int) -> pa.StructArray:
-    """One row for each slot, NULL where no state is."""
+def place_states(states: pa.StructArray, slots: Slots, count: int) -> pa.StructArray:
+    """Return one row for each slot, NULL where there is no state."""
     rows = np.full(count, -1, np.int64)
     rows[slots] = np.arange(len(slots))
     return states.take(pa.array(rows, mask=rows < 0))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.aggregates.partials import SIZES, Partial
+from headrace.aggregates.partials import Partial
 from headrace.planner.cost import Cost
 from headrace.planner.explain.labels import percent
 from headrace.planner.plan import STREAM, PlannedNode
-
-ALWAYS_EXACT = ("values", "multiset")
 
 
 def strategy(partial: Partial, planned: PlannedNode, cost: Cost) -> str | None:
@@ -15,8 +13,8 @@ def strategy(partial: Partial, planned: PlannedNode, cost: Cost) -> str | None:
     if partial.traits.items is None:
         return None
     items = cost.items(partial, planned.node)
-    is_exact = partial.kind in ALWAYS_EXACT or items < (partial.size or SIZES.get(partial.kind, 0))
-    parts = [] if partial.traits.ways is None or planned.parent != STREAM else [folding(partial, planned, cost)]
+    is_exact = partial.traits.equality != "bounded" or items < (partial.size or partial.traits.default_size)
+    parts = [] if partial.traits.fold_choice is None or planned.parent != STREAM else [folding(partial, planned, cost)]
     parts += ["exact" if is_exact else "sketch", f"about {max(1, round(items)):,} items"]
     return ", ".join(parts)
 

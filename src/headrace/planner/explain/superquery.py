@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from headrace.aggregates.partials import Partial, partials_of
-from headrace.aggregates.signatures import AGGREGATES
+from headrace.aggregates.registry import AGGREGATES
 from headrace.model.expressions import (
     WINDOW_END,
     WINDOW_START,
@@ -113,10 +113,8 @@ def names_of_partials(query: Query) -> dict[Partial, str]:
 
 
 def aggregate_of(partial: Partial) -> Aggregate:
-    typing = AGGREGATES.get(partial.kind) if partial.kind in COMBINED_BY else None
-    return Aggregate(
-        partial.kind, partial.arguments, typing(partial.arguments) if typing else DOUBLE, filter=partial.filter
-    )
+    result = AGGREGATES[partial.kind].result_type(partial.arguments) if partial.kind in COMBINED_BY else DOUBLE
+    return Aggregate(partial.kind, partial.arguments, result, filter=partial.filter)
 
 
 def combined(aggregate: Aggregate, columns: Mapping[Partial, ColumnRef]) -> Expression:

@@ -1,0 +1,28 @@
+"""Counts, sums, and the averages lowered from both."""
+
+from __future__ import annotations
+
+from headrace.aggregates.arguments import double_of_number
+from headrace.aggregates.specification import PartialKind, Specification
+from headrace.expressions.functions import Arguments, check_count, numeric
+from headrace.model.types import BIGINT, MAX_DECIMAL_DIGITS, DataType, decimal
+
+COUNT = PartialKind("count", fold=1, combine=1, state_bytes=8)
+SUM = PartialKind("sum", fold=1, combine=3, state_bytes=16, equality="close")
+
+
+def count_type(arguments: Arguments) -> DataType:
+    check_count(arguments, 0, 1)
+    return BIGINT
+
+
+def sum_type(arguments: Arguments) -> DataType:
+    (argument,) = numeric(arguments)
+    return decimal(MAX_DECIMAL_DIGITS, argument.scale) if argument.name == "DECIMAL" else argument
+
+
+AGGREGATES = (
+    Specification("count", count_type, (COUNT,)),
+    Specification("sum", sum_type, (SUM,)),
+    Specification("avg", double_of_number, (SUM, COUNT), synonyms=("mean",)),
+)
