@@ -33,7 +33,7 @@ from headrace.inputs.text_file import read_text
 from headrace.model.arrow import conform
 from headrace.model.errors import DataError, HeadraceError, UsageError, nearest, printable
 from headrace.model.schema import Catalog, Stream, Table
-from headrace.sql import Script, format_query
+from headrace.sql import Script
 from headrace.storage.directory import check_free
 from headrace.storage.disk import check_writable, local_path
 from headrace.wire.tokens import Tokens, read_tokens
@@ -227,9 +227,9 @@ def from_here(path: Path) -> str:
     return str(path) if below.startswith(os.pardir) else below
 
 
-def script_of(job: Job, warn: Callable[[str], None] = lambda text: None) -> Script:
-    """The catalog and all queries of the job's files; every mistake is told, with its file."""
-    catalog = catalog_of(job)
+def script_of(job: Job, warn: Callable[[str], None] = lambda text: None, catalog: Catalog | None = None) -> Script:
+    """Read the catalog, unless it is read already, and all queries of the job; mistakes carry their file and spot."""
+    catalog = catalog_of(job) if catalog is None else catalog
     found = Script(catalog, ())
     for path in job.queries:
         report: list[HeadraceError] = []
@@ -249,14 +249,12 @@ def script_of(job: Job, warn: Callable[[str], None] = lambda text: None) -> Scri
     return found
 
 
-def engine_of(job: Job, spark: Any, **options: bool) -> Engine:
-    """An engine with the job's streams, tables, queries and sinks, on a session."""
+def engine_of(job: Job, script: Script, spark: Any, **options: bool) -> Engine:
+    """Return an engine on a session, with the sources and sinks of the job and all that its script holds."""
     from headrace.spark.engine import Engine
 
-    script = script_of(job)
     engine = Engine(spark, job.state, quotas=job.quotas, **options, **job.engine)
-    engine.functions((*script.catalog.functions, *script.catalog.aggregates))
-    engine.declare(read_text(str(job.schema)))
+    engine.add_script(script)
     for stream in script.catalog.streams:
         source, sent = job.streams[stream.name.lower()], job.edges.get(stream.name.lower())
         engine.stream(
@@ -271,8 +269,6 @@ def engine_of(job: Job, spark: Any, **options: bool) -> Engine:
     for table in script.catalog.tables:
         source = job.tables[table.name.lower()]
         engine.table(table.name, source.path, format=source.format, options=source.options)
-    for named in script.queries:
-        engine.add(named.name, format_query(named.query))
     for sink in job.sinks:
         engine.sink(**sink)
     return engine

@@ -177,7 +177,7 @@ def request(action: str, job: Job, name: str, sql: str | None, wait_s: float, fi
             raise
     answer = answer_within(directory, ask(directory, action, name, sql), wait_s)
     click.echo(told(f"{name}: {DONE[action]}", answer, directory, wait_s))
-    warn_of_file(action, job, name)
+    warn_of_file(action, job, catalog, name)
 
 
 def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
@@ -201,9 +201,11 @@ def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
 DONE = {"add": "added", "drop": "dropped", "replace": "replaced", "resume": "resumed"}
 
 
-def warn_of_file(action: str, job: Job, name: str) -> None:
-    """What the job's files say is taken at every start."""
-    if action in ("drop", "replace") and name in {named.name for named in script_of(job).queries}:
+def warn_of_file(action: str, job: Job, catalog: Catalog, name: str) -> None:
+    """Warn if a start of the job undoes the change, since the queries in its files are added at every start."""
+    if action not in ("drop", "replace"):
+        return
+    if name in {named.name for named in script_of(job, catalog=catalog).queries}:
         again = "it comes back" if action == "drop" else "it is replaced by what is written there"
         click.echo(f"{name} is in the files of {job.file} too: {again} when the job is started again", err=True)
 

@@ -55,17 +55,17 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool, reset_results: bo
         raise click.UsageError("--once keeps open windows open, --bounded closes them: choose one")
     mode = "once" if once else "bounded" if bounded else None
     told = read_job(job)
-    catalog = script_of(told, warn=lambda text: click.echo(text, err=True)).catalog
-    check_inputs(told, catalog)
+    script = script_of(told, warn=lambda text: click.echo(text, err=True))
+    check_inputs(told, script.catalog)
     with in_words_of_the_command_line():
-        check_outputs(told, catalog, take_over=take_over)
+        check_outputs(told, script.catalog, take_over=take_over)
     console = Console(stderr=True, highlight=False)
     from headrace.spark.executors import IdleJob, is_local
     from headrace.spark.session import session
 
     settings = {**QUIET, **told.spark}
-    with bound(told, catalog) as server, in_our_words(told.state), session(told.master, settings) as spark:
-        running = opened(engine_of(told, spark, take_over=take_over, reset_results=reset_results))
+    with bound(told, script.catalog) as server, in_our_words(told.state), session(told.master, settings) as spark:
+        running = opened(engine_of(told, script, spark, take_over=take_over, reset_results=reset_results))
         tell_ended(running)
         idle = None
         if not is_local(told.master):
