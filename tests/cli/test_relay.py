@@ -235,8 +235,8 @@ def test_only_who_listens_needs_a_web_server(
     headrace: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    for module in ("connections", "receiving"):
-        monkeypatch.delitem(sys.modules, f"headrace.cli.{module}")
+    for module in ("http_limits", "http_server"):
+        monkeypatch.delitem(sys.modules, f"headrace.wire.{module}", raising=False)
     assert headrace("relay", written(folder), "--once").status == 0
     outcome = headrace("relay", written(folder, 'listen = "127.0.0.1:0"\n'), "--once")
     assert outcome.status == 1
