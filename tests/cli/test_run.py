@@ -28,7 +28,8 @@ from sqlglot import Token
 from headrace.cli.background import Work, stopped_by_signals
 from headrace.cli.commands.init import FILES
 from headrace.cli.commands.run import drive, opened, tell_rejected
-from headrace.cli.jobs import engine_of, read_job, script_of
+from headrace.cli.job_file import read_job
+from headrace.cli.jobs import build_engine, load_script
 from headrace.cli.live import LINE_S, Lines, line_of, short_duration, summarise, watching
 from headrace.engine.progress import Progress
 from headrace.model.errors import DataError, HeadraceError, UsageError
@@ -132,7 +133,7 @@ def test_an_engine_has_what_the_job_says(job: Path) -> None:
     with job.open("a") as file:
         file.write('\n[[sinks]]\nkind = "console"\n')
     told = read_job(job)
-    engine = engine_of(told, script_of(told), None, take_over=True)
+    engine = build_engine(told, load_script(told), None, take_over=True)
     assert engine.options.take_over
     assert engine.options.quotas.queries == 1_000
     assert engine.options.on_bad_file == "stop"
@@ -164,7 +165,7 @@ def test_each_statement_is_parsed_once(headrace: CommandLine, job: Path, monkeyp
     assert len(parsed) == len(set(parsed)) == 3 + 4, "declarations and queries"
     (engine,) = engines
     assert [stream.name for stream in engine.catalog.derived] == ["busiest"]
-    again = script_of(read_job(job))
+    again = load_script(read_job(job))
     assert engine.queries == {named.name: (format_query(named.query), named.query) for named in again.queries}
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import rich_click as click
 
 from headrace.cli.commands.queries import directories
-from headrace.cli.jobs import catalog_of, read_job
+from headrace.cli.job_file import read_job
+from headrace.cli.jobs import load_catalog
 from headrace.engine.abandonment import abandon_input, gone_input
 from headrace.engine.watermark import BEGINNING_US, ENDED_US
 from headrace.model.errors import UsageError, printable
@@ -86,5 +87,5 @@ def abandon(job: Path, step: int, stream: str | None) -> None:
 def read_states(file: Path) -> tuple[Catalog, list[tuple[str, Directory]]]:
     """Return the catalog of a job file and the states of its streams and results."""
     job = read_job(file)
-    catalog = catalog_of(job)
+    catalog = load_catalog(job)
     return catalog, list(directories(job, catalog))
