@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from headrace.cli.agent_file import agent_of, read_agent_file
+from headrace.cli.agent_file import build_agent, read_agent_file
 from headrace.cli.commands.edge import Lines, Rate, line_of, short_size
 from headrace.cli.live import LINE_S
 from headrace.edge.agent import Agent
@@ -170,7 +170,7 @@ def test_the_gap_of_a_socket_is_told(folder: Path) -> None:
     path = written(folder, 'kind = "tcp"\naddress = "127.0.0.1:0"')
     for start in range(2):
         told: list[str] = []
-        agent = agent_of(read_agent_file(path), Mode.LIVE, told.append)
+        agent = build_agent(read_agent_file(path), Mode.LIVE, told.append)
         with Running(agent) as running:
             with socket.create_connection(address_of(agent)) as client:
                 client.sendall(b'{"Time": "2004-12-01T17:00:00Z", "Symbol": "A", "Price": 1.5, "Vol": 3}\nno row\n')
@@ -184,7 +184,7 @@ def test_the_gap_of_a_socket_is_told(folder: Path) -> None:
 def test_a_state_is_of_one_kind_of_source(headrace: CommandLine, folder: Path) -> None:
     assert headrace("edge", written(folder), "--once").status == 0
     with pytest.raises(UsageError, match="another kind of source"):
-        agent_of(read_agent_file(written(folder, 'kind = "tcp"\naddress = "127.0.0.1:0"')), Mode.LIVE, print)
+        build_agent(read_agent_file(written(folder, 'kind = "tcp"\naddress = "127.0.0.1:0"')), Mode.LIVE, print)
 
 
 def address_of(agent: Agent) -> tuple[str, int]:
@@ -256,7 +256,7 @@ def test_a_source_that_is_not_there_is_told_before_there_are_orders(folder: Path
     (folder / "up" / "orders.json").unlink()
     path = written(folder, 'kind = "files"\npath = "none"')
     with pytest.raises(UsageError, match="there is no such directory"):
-        agent_of(read_agent_file(path), Mode.LIVE, print)
+        build_agent(read_agent_file(path), Mode.LIVE, print)
     assert not (folder / "state").exists()
 
 
@@ -277,7 +277,7 @@ def test_a_url_is_taken_as_it_is(folder: Path) -> None:
     assert read_agent_file(path).to == "https://root:8760"
     path.write_text(path.read_text().replace("https://root:8760", "http://"))
     with pytest.raises(UsageError, match="no address of a relay or root"):
-        agent_of(read_agent_file(path), Mode.ONCE, print)
+        build_agent(read_agent_file(path), Mode.ONCE, print)
 
 
 # What is shown
@@ -336,7 +336,7 @@ def test_sizes_are_short(count: int, told: str) -> None:
 def test_datagrams_that_the_system_drops_are_counted(folder: Path) -> None:
     """Nobody reads, so the buffer of the socket is full sooner or later."""
     path = written(folder, 'kind = "udp"\naddress = "127.0.0.1:0"')
-    agent = agent_of(read_agent_file(path), Mode.LIVE, print)
+    agent = build_agent(read_agent_file(path), Mode.LIVE, print)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         until_s = time.monotonic() + PATIENCE_S
         while not agent.progress().datagrams_dropped and time.monotonic() < until_s:

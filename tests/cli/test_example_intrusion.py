@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.cli.agent_file import read_agent_file
-from headrace.cli.jobs import read_job, script_of
+from headrace.cli.job_file import read_job
+from headrace.cli.jobs import load_script
 from headrace.cli.relay_file import read_relay_file
 from headrace.planner.placement.topology import parse_topology
 from headrace.sql import format_query, parse_script
@@ -37,7 +38,7 @@ def test_the_files_fit_together() -> None:
 def test_the_page_shows_queries_of_the_example() -> None:
     (block,) = re.findall(r"^```sql\n(.*?)^```", (ROOT / "docs" / "intrusion.md").read_text(), re.MULTILINE | re.DOTALL)
     shown = {named.name: format_query(named.query) for named in parse_script(block).queries}
-    script = script_of(read_job(EXAMPLE / "job.toml"))
+    script = load_script(read_job(EXAMPLE / "job.toml"))
     assert len(script.queries) == 16
     assert shown.items() <= {named.name: format_query(named.query) for named in script.queries}.items()
 

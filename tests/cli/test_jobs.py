@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.cli.commands.init import FILES, README
-from headrace.cli.job_file import ENGINE, INPUT, JOB, QUOTAS, SINK
-from headrace.cli.jobs import MASTER, Job, catalog_of, read_job, script_of, some_rows
+from headrace.cli.job_file import ENGINE, INPUT, JOB, MASTER, QUOTAS, SINK, Job, read_job
+from headrace.cli.jobs import load_catalog, load_script, read_sample
 from headrace.engine.registry import Quotas
 from headrace.inputs import Source
 from headrace.model.errors import HeadraceError, UsageError
@@ -113,7 +113,7 @@ def test_every_key_finds_its_place(folder: Path) -> None:
         "spark.task.cpus": "1",
         "spark.shuffle.compress": "false",
     }
-    assert [named.name for named in script_of(job).queries] == ["large_trades", "busiest", "movers", "more"]
+    assert [named.name for named in load_script(job).queries] == ["large_trades", "busiest", "movers", "more"]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_mistakes_are_named(folder: Path, changes: dict[str, Any], expected: str
 )
 def test_what_has_a_place_is_declared(folder: Path, end: str, expected: str) -> None:
     with pytest.raises(UsageError) as problem:
-        catalog_of(job_with(folder, end=end))
+        load_catalog(job_with(folder, end=end))
     assert expected in problem.value.message
 
 
@@ -176,7 +176,7 @@ def test_what_is_declared_has_a_place(folder: Path) -> None:
     with (folder / "schema.sql").open("a") as file:
         file.write("CREATE TABLE More (Symbol STRING);")
     with pytest.raises(UsageError, match="does not say where the rows of More are") as problem:
-        catalog_of(read_job(folder / "job.toml"))
+        load_catalog(read_job(folder / "job.toml"))
     assert "[tables.More]" in (problem.value.hint or "")
 
 
@@ -185,22 +185,22 @@ def test_queries_and_declarations_have_files_of_their_own(folder: Path) -> None:
     (folder / "again.sql").write_text("CREATE QUERY Busiest AS SELECT count(*) AS n FROM Trades [RANGE '1 s'];")
     job = job_with(folder, queries='["queries.sql", "again.sql"]')
     with pytest.raises(UsageError, match="a query 'Busiest' in another file already"):
-        script_of(job)
+        load_script(job)
     (folder / "again.sql").write_text("CREATE TABLE More (Symbol STRING);")
     with pytest.raises(UsageError, match="declares streams or tables"):
-        script_of(job)
+        load_script(job)
     (folder / "schema.sql").write_text(schema + (folder / "queries.sql").read_text())
     with pytest.raises(UsageError, match="has queries"):
-        script_of(job)
+        load_script(job)
     (folder / "schema.sql").write_text("CREATE TABLE Close (Symbol STRING);")
     with pytest.raises(UsageError, match="declares no stream"):
-        script_of(job)
+        load_script(job)
 
 
 def test_a_mistake_in_a_query_shows_its_spot(folder: Path) -> None:
     (folder / "queries.sql").write_text("CREATE QUERY a AS SELECT sum(Vo) FROM Trades [RANGE '1 s'];")
     with pytest.raises(HeadraceError) as problem:
-        script_of(read_job(folder / "job.toml"))
+        load_script(read_job(folder / "job.toml"))
     assert "^^" in str(problem.value)
 
 
@@ -210,7 +210,7 @@ def test_functions_are_known_to_the_queries(folder: Path) -> None:
     )
     (folder / "queries.sql").write_text("CREATE QUERY a AS SELECT sum(twice(Vol)) AS v FROM Trades [RANGE '1 s'];")
     job = job_with(folder, top='functions = "functions.py"')
-    assert [named.name for named in script_of(job).queries] == ["a"]
+    assert [named.name for named in load_script(job).queries] == ["a"]
 
 
 def test_every_key_is_documented() -> None:
@@ -227,7 +227,7 @@ def test_the_skeleton_is_a_job(headrace: CommandLine, tmp_path: Path) -> None:
     assert outcome.status == 0, outcome.err
     assert "headrace run" in outcome.out
     job = read_job(tmp_path / "first" / "job.toml")
-    assert [named.name for named in script_of(job).queries] == ["large_trades", "busiest", "movers"]
+    assert [named.name for named in load_script(job).queries] == ["large_trades", "busiest", "movers"]
     assert len(README.splitlines()) <= 16
 
 
@@ -244,9 +244,9 @@ def test_the_skeleton_fits_generated_trades(headrace: CommandLine, tmp_path: Pat
     headrace("init", tmp_path / "first")
     (tmp_path / "first" / "data").symlink_to(trades)
     job = read_job(tmp_path / "first" / "job.toml")
-    catalog = catalog_of(job)
-    assert some_rows(job, catalog.streams[0], 10).num_rows == 2_000
-    assert all(some_rows(job, table, 1).num_rows > 1 for table in catalog.tables)
+    catalog = load_catalog(job)
+    assert read_sample(job, catalog.streams[0], 10).num_rows == 2_000
+    assert all(read_sample(job, table, 1).num_rows > 1 for table in catalog.tables)
 
 
 # headrace explain JOB
@@ -268,7 +268,7 @@ def test_a_job_says_itself_where_its_data_are(headrace: CommandLine, folder: Pat
     assert "--data" in neither.err
 
 
-def test_a_plan_needs_some_rows(headrace: CommandLine, folder: Path, trades: Path) -> None:
+def test_a_plan_needs_read_sample(headrace: CommandLine, folder: Path, trades: Path) -> None:
     copytree(trades, folder / "data")
     for file in (folder / "data" / "Trades").iterdir():
         file.unlink()

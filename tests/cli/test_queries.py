@@ -17,7 +17,8 @@ from rich.console import Console
 
 from headrace.cli.commands.init import FILES
 from headrace.cli.commands.queries import Listed, table_of
-from headrace.cli.jobs import catalog_of, read_job, script_of
+from headrace.cli.job_file import read_job
+from headrace.cli.jobs import load_catalog, load_script
 from headrace.engine.context import Setting
 from headrace.engine.in_process import InProcess
 from headrace.engine.registry import requests
@@ -46,7 +47,7 @@ def job(tmp_path: Path, trades: Path) -> Path:
 def stepper(job: Path) -> Iterator[Stepper]:
     """The engine of the job after nothing but its first step, which has no rows."""
     told = read_job(job)
-    script = script_of(told)
+    script = load_script(told)
     stream = script.catalog.streams[0]
     directory = prepare(told.state / stream.name, format_stream(stream), 2)
     folders = (ResultFolder(str(job.parent / "results"), "parquet"),)
@@ -254,7 +255,7 @@ def test_each_stream_has_its_own_queries(headrace: CommandLine, job: Path, runni
     with (job.parent / "schema.sql").open("a") as file:
         file.write(f"{declaration};\n")
     job.write_text(job.read_text() + '\n[streams.Orders]\npath = "data/Trades"\n')
-    orders = catalog_of(read_job(job)).stream("Orders")
+    orders = load_catalog(read_job(job)).stream("Orders")
     assert orders is not None
     other = prepare(job.parent / "state" / "Orders", format_stream(orders), 1)
     headrace("queries", "add", job, "volume", VOLUME.replace("Trades", "Orders"), "--wait", 0)

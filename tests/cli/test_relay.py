@@ -236,7 +236,7 @@ def test_only_who_listens_needs_a_web_server(
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     for module in ("http_limits", "http_server"):
-        monkeypatch.delitem(sys.modules, f"headrace.wire.{module}")
+        monkeypatch.delitem(sys.modules, f"headrace.wire.{module}", raising=False)
     assert headrace("relay", written(folder), "--once").status == 0
     outcome = headrace("relay", written(folder, 'listen = "127.0.0.1:0"\n'), "--once")
     assert outcome.status == 1

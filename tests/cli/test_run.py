@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
@@ -22,21 +23,26 @@ from unittest.mock import Mock
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
+from sqlglot import Token
 
 from headrace.cli.background import Work, stopped_by_signals
 from headrace.cli.commands.init import FILES
 from headrace.cli.commands.run import drive, opened, tell_rejected
-from headrace.cli.jobs import engine_of, read_job
+from headrace.cli.job_file import read_job
+from headrace.cli.jobs import build_engine, load_script
 from headrace.cli.live import LINE_S, Lines, line_of, short_duration, summarise, watching
 from headrace.engine.progress import Progress
 from headrace.model.errors import DataError, HeadraceError, UsageError
 from headrace.spark.errors import DETAILS, TaskError, is_lost, translated
+from headrace.sql import ScriptReader, format_query
 from headrace.storage.directory import Owner, check_free, prepare
 from headrace.storage.records import QueryState, ResultFolder, Totals
 from tests.cli.command_line import CommandLine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from headrace.spark.engine import Engine
 
 
 @pytest.fixture
@@ -126,7 +132,8 @@ def test_mistakes_are_told_before_spark_starts(
 def test_an_engine_has_what_the_job_says(job: Path) -> None:
     with job.open("a") as file:
         file.write('\n[[sinks]]\nkind = "console"\n')
-    engine = engine_of(read_job(job), None, take_over=True)
+    told = read_job(job)
+    engine = build_engine(told, load_script(told), None, take_over=True)
     assert engine.options.take_over
     assert engine.options.quotas.queries == 1_000
     assert engine.options.on_bad_file == "stop"
@@ -134,6 +141,32 @@ def test_an_engine_has_what_the_job_says(job: Path) -> None:
     assert list(engine.feeds) == ["trades", "close", "index"]
     assert engine.folders == [ResultFolder(str(job.parent / "results"), "parquet")]
     assert len(engine.sinks) == 1
+
+
+def test_each_statement_is_parsed_once(headrace: CommandLine, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def statement(reader: ScriptReader, tokens: list[Token]) -> Any:
+        parsed.append(reader.text[tokens[0].start : tokens[-1].end])
+        return parse(reader, tokens)
+
+    def start(engine: Engine) -> None:
+        engines.append(engine)
+        raise UsageError("stop", "far enough")
+
+    engines: list[Engine] = []
+    parse = ScriptReader.statement
+    (job.parent / "more.sql").write_text("CREATE QUERY more AS SELECT count(*) AS n FROM busiest [RANGE '1 minute'];")
+    job.write_text(job.read_text().replace('queries = "queries.sql"', 'queries = ["queries.sql", "more.sql"]'))
+    monkeypatch.setattr(ScriptReader, "statement", statement)
+    monkeypatch.setattr("headrace.spark.session.session", lambda *_: nullcontext())
+    monkeypatch.setattr("headrace.cli.commands.run.opened", start)
+    assert "far enough" in headrace("run", job).err
+    assert len(parsed) == len(set(parsed)) == 3 + 4, "declarations and queries"
+    (engine,) = engines
+    assert [stream.name for stream in engine.catalog.derived] == ["busiest"]
+    again = load_script(read_job(job))
+    assert engine.queries == {named.name: (format_query(named.query), named.query) for named in again.queries}
 
 
 def test_a_state_in_use_is_told_in_words_of_the_command_line() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.agent_file import read_agent_file
-from headrace.cli.jobs import read_job
+from headrace.cli.job_file import read_job
 from headrace.cli.relay_file import read_relay_file
 from headrace.model.errors import UsageError
 from headrace.wire.tokens import Tokens, digest_of, read_tokens, tokens_of

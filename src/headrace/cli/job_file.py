@@ -1,169 +1,184 @@
-"""The keys of a job file: one table of them per section, each with the check of its value."""
+"""A job file: the keys of its sections, and the job that it describes."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headrace.cli import checks
+from headrace.cli.documents import (
+    Key,
+    check_section,
+    check_value,
+    find_file,
+    find_optional_file,
+    locate,
+    read_document,
+    read_settings,
+)
 from headrace.engine.edge_inbox import PUSHES
-from headrace.inputs.text_file import read_text
-from headrace.model.errors import UsageError, nearest
-from headrace.model.time import parse_duration
+from headrace.engine.registry import Quotas
+from headrace.inputs import Source
+from headrace.model.errors import UsageError
+from headrace.wire.tokens import Tokens, read_tokens
 
-ON_BAD_FILE = ("stop", "quarantine")
-SINK_KINDS = ("parquet", "json", "console")
-
-
-class Misfit(Exception):
-    """A value that is not what its key asks for; the text says what that is."""
-
-
-Check = Callable[[Any], Any]
-
-
-def text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise Misfit("a text")
-    return value
-
-
-def texts(value: Any) -> tuple[str, ...]:
-    """One text, or a list of them."""
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
-        raise Misfit("a text or a list of texts")
-    return tuple(found)
-
-
-def duration(value: Any) -> str:
-    try:
-        if parse_duration(text(value)) > 0:
-            return str(value)
-    except (Misfit, ValueError):
-        pass
-    raise Misfit("a duration such as '1 s' or '200 ms'")
-
-
-def at_least(least: int) -> Check:
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise Misfit(f"a whole number from {least} on")
-        return value
-
-    return check
-
-
-def one_of(*choices: str) -> Check:
-    def check(value: Any) -> str:
-        if value not in choices:
-            raise Misfit(" or ".join(choices))
-        return str(value)
-
-    return check
-
-
-def section(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise Misfit("a section")
-    return value
-
-
-def sections(value: Any) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise Misfit("a list of sections: [[...]]")
-    return value
-
-
-def setting(value: Any) -> str:
-    """A setting of Spark or an option of a format, which are texts; TOML's own true, false and numbers will do."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, str | int):
-        raise Misfit("a text, a whole number, true or false")
-    return str(value)
-
-
-class Key(NamedTuple):
-    check: Check
-    is_needed: bool = False
-
-
+MASTER = "local[*]"
+TRIGGER = "1 s"
 JOB: Mapping[str, Key] = {
-    "schema": Key(text, True),
-    "queries": Key(texts, True),
-    "functions": Key(text),
-    "state": Key(text, True),
-    "master": Key(text),
-    "trigger": Key(duration),
-    "streams": Key(section, True),
-    "tables": Key(section),
-    "sinks": Key(sections),
-    "edges": Key(section),
-    "engine": Key(section),
-    "quotas": Key(section),
-    "spark": Key(section),
+    "schema": Key(checks.text, True),
+    "queries": Key(checks.texts, True),
+    "functions": Key(checks.text),
+    "state": Key(checks.text, True),
+    "master": Key(checks.text),
+    "trigger": Key(checks.duration),
+    "streams": Key(checks.section, True),
+    "tables": Key(checks.section),
+    "sinks": Key(checks.sections),
+    "edges": Key(checks.section),
+    "engine": Key(checks.section),
+    "quotas": Key(checks.section),
+    "spark": Key(checks.section),
 }
-INPUT: Mapping[str, Key] = {"path": Key(text, True), "format": Key(text), "options": Key(section)}
+INPUT: Mapping[str, Key] = {"path": Key(checks.text, True), "format": Key(checks.text), "options": Key(checks.section)}
 STREAM: Mapping[str, Key] = {
     **INPUT,
-    "path": Key(text),
-    "edges": Key(texts),
-    "frames": Key(text),
-    "push": Key(one_of(*PUSHES)),
+    "path": Key(checks.text),
+    "edges": Key(checks.texts),
+    "frames": Key(checks.text),
+    "push": Key(checks.one_of(*PUSHES)),
 }
-EDGES: Mapping[str, Key] = {"listen": Key(text), "token_file": Key(text), "hosts": Key(texts)}
-SINK: Mapping[str, Key] = {"kind": Key(one_of(*SINK_KINDS), True), "path": Key(text), "rows": Key(at_least(1))}
+EDGES: Mapping[str, Key] = {"listen": Key(checks.text), "token_file": Key(checks.text), "hosts": Key(checks.texts)}
+SINK: Mapping[str, Key] = {
+    "kind": Key(checks.one_of("parquet", "json", "console"), True),
+    "path": Key(checks.text),
+    "rows": Key(checks.at_least(1)),
+}
 ENGINE: Mapping[str, Key] = {
-    "reducers": Key(at_least(1)),
-    "on_bad_file": Key(one_of(*ON_BAD_FILE)),
-    "max_empty": Key(at_least(0)),
-    "max_result_rows": Key(at_least(1)),
-    "retain": Key(duration),
-    "step_bytes": Key(at_least(1)),
+    "reducers": Key(checks.at_least(1)),
+    "on_bad_file": Key(checks.one_of("stop", "quarantine")),
+    "max_empty": Key(checks.at_least(0)),
+    "max_result_rows": Key(checks.at_least(1)),
+    "retain": Key(checks.duration),
+    "step_bytes": Key(checks.at_least(1)),
 }
 QUOTAS: Mapping[str, Key] = {
-    "queries": Key(at_least(1)),
-    "state_bytes": Key(at_least(1)),
-    "groups": Key(at_least(1)),
-    "seconds": Key(at_least(1)),
+    "queries": Key(checks.at_least(1)),
+    "state_bytes": Key(checks.at_least(1)),
+    "groups": Key(checks.at_least(1)),
+    "seconds": Key(checks.at_least(1)),
 }
 
 
-def read_document(path: Path) -> dict[str, Any]:
+class EdgeInput(NamedTuple):
+    """The edges of a stream: their names, what they send, and the directory of frames if it is not below the state."""
+
+    names: tuple[str, ...]
+    frames: Path | None
+    push: str
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job file. All paths are absolute; streams and tables are by their names in small letters."""
+
+    file: Path
+    schema: Path
+    queries: tuple[Path, ...]
+    state: Path
+    functions: Path | None = None
+    master: str = MASTER
+    trigger: str = TRIGGER
+    streams: Mapping[str, Source | None] = field(default_factory=dict)
+    """A stream whose rows are all at edges has no source."""
+    edges: Mapping[str, EdgeInput] = field(default_factory=dict)
+    listen: str | None = None
+    tokens: Tokens | None = None
+    hosts: tuple[str, ...] = ()
+    tables: Mapping[str, Source] = field(default_factory=dict)
+    sinks: tuple[Mapping[str, Any], ...] = ()
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    quotas: Quotas = field(default_factory=Quotas)
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_job(file: Path) -> Job:
+    """Read a job file. Paths in it are relative to its folder."""
+    document = check_section(file, read_document(file), JOB)
+    streams = {name: check_stream(file, value, f"[streams.{name}]") for name, value in document["streams"].items()}
+    edges = check_section(file, document.get("edges", {}), EDGES, "[edges]")
+    inputs = {name.lower(): make_edge_input(file, stream) for name, stream in streams.items() if "edges" in stream}
+    return Job(
+        file=file,
+        schema=find_file(file, document, "schema"),
+        queries=tuple(find_file(file, {"queries": name}, "queries") for name in document["queries"]),
+        functions=find_optional_file(file, document, "functions"),
+        state=locate(file, document["state"]),
+        master=document.get("master", MASTER),
+        trigger=document.get("trigger", TRIGGER),
+        streams={
+            name.lower(): make_source(file, stream, f"[streams.{name}]") if "path" in stream else None
+            for name, stream in streams.items()
+        },
+        edges=inputs,
+        listen=edges.get("listen"),
+        hosts=edges.get("hosts", ()),
+        tokens=read_edge_tokens(file, edges, [edge for sent in inputs.values() for edge in sent.names]),
+        tables={
+            name.lower(): read_source(file, value, f"[tables.{name}]")
+            for name, value in document.get("tables", {}).items()
+        },
+        sinks=tuple(check_sink(file, value) for value in document.get("sinks", [])),
+        engine=check_section(file, document.get("engine", {}), ENGINE, "[engine]"),
+        quotas=Quotas(**check_section(file, document.get("quotas", {}), QUOTAS, "[quotas]")),
+        spark=read_settings(file, document.get("spark", {}), "[spark]"),
+    )
+
+
+def read_edge_tokens(file: Path, document: Mapping[str, Any], edges: Iterable[str]) -> Tokens | None:
+    """Return the tokens of the edges that send here, if a section names a file with them."""
+    path = find_optional_file(file, document, "token_file")
+    return None if path is None else read_tokens(path, tuple(dict.fromkeys(edges)))
+
+
+def check_stream(file: Path, value: Any, where: str) -> dict[str, Any]:
+    """Return the values of a stream's section. It names a path, edges, or both."""
+    stream = check_section(file, check_value(str(file), where, value, checks.section), STREAM, where)
+    if "path" not in stream and "edges" not in stream:
+        raise UsageError("job", f"{file}, {where}: 'path' is missing", hint="or name the edges that send its rows")
+    for key in ("frames", "push"):
+        if key in stream and "edges" not in stream:
+            raise UsageError("job", f"{file}, {where}: '{key}' is of no use without 'edges'")
+    return stream
+
+
+def make_edge_input(file: Path, stream: Mapping[str, Any]) -> EdgeInput:
+    frames = locate(file, stream["frames"]) if "frames" in stream else None
+    return EdgeInput(stream["edges"], frames, stream.get("push", "partials"))
+
+
+def read_source(file: Path, value: Any, where: str) -> Source:
+    """Check a section that names files, and return them as a source."""
+    document = check_value(str(file), where, value, checks.section)
+    return make_source(file, check_section(file, document, INPUT, where), where)
+
+
+def make_source(file: Path, values: Mapping[str, Any], where: str) -> Source:
+    options = read_settings(file, values.get("options", {}), f"{where} options")
     try:
-        return tomllib.loads(read_text(str(path)))
-    except tomllib.TOMLDecodeError as problem:
-        raise UsageError("job", f"{path} is not TOML", detail=str(problem)) from None
+        return Source(str(locate(file, values["path"])), values.get("format", "parquet"), options)
+    except UsageError as problem:
+        raise UsageError("job", f"{file}, {where}: {problem.message}", hint=problem.hint) from None
 
 
-def checked(path: Path, document: Mapping[str, Any], keys: Mapping[str, Key], where: str = "") -> dict[str, Any]:
-    """The values of a section, which has no key but these and all that it needs."""
-    place = f"{path}, {where}" if where else str(path)
-    for name in document:
-        if name not in keys:
-            hint = nearest(name, keys) or f"its keys are {', '.join(keys)}"
-            raise UsageError("job", f"{place}: there is no key '{name}'", hint=hint)
-    for name, key in keys.items():
-        if key.is_needed and name not in document:
-            raise UsageError("job", f"{place}: '{name}' is missing")
-    return {name: value_of(place, name, value, keys[name].check) for name, value in document.items()}
-
-
-def value_of(place: str, name: str, value: Any, check: Check) -> Any:
-    try:
-        return check(value)
-    except Misfit as problem:
-        raise UsageError("job", f"{place}: '{name}' is {value!r}, not {problem}") from None
-
-
-def settings_of(path: Path, document: Mapping[str, Any], where: str, prefix: str = "") -> dict[str, str]:
-    """Names with dots: TOML reads those without quotes as sections inside one another."""
-    found: dict[str, str] = {}
-    for name, value in document.items():
-        if isinstance(value, dict):
-            found |= settings_of(path, value, where, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = value_of(f"{path}, {where}", f"{prefix}{name}", value, setting)
-    return found
+def check_sink(file: Path, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a sink. One of files has a path, one on the console may have a number of rows."""
+    sink = check_section(file, document, SINK, "[[sinks]]")
+    is_console = sink["kind"] == "console"
+    if not is_console and "path" not in sink:
+        raise UsageError("job", f"{file}, [[sinks]]: 'path' is missing: where the {sink['kind']} files go")
+    stray = "path" if is_console else "rows"
+    if stray in sink:
+        raise UsageError("job", f"{file}, [[sinks]]: a {sink['kind']} sink has no '{stray}'")
+    return sink if is_console else sink | {"path": str(locate(file, sink["path"]))}

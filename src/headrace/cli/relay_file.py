@@ -8,50 +8,61 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aggregates.registry import register_aggregates
-from headrace.cli.agent_file import URL, boolean, name, seconds
-from headrace.cli.job_file import Key, Misfit, checked, duration, read_document, section, text, texts
-from headrace.cli.jobs import existing, from_here, located, tokens_in
-from headrace.cli.scripts import check_report, read_functions, read_script
-from headrace.inputs.text_file import read_text
-from headrace.model.errors import HeadraceError, UsageError, nearest
+from headrace.cli import checks
+from headrace.cli.checks import Misfit
+from headrace.cli.documents import (
+    Key,
+    check_section,
+    find_destination,
+    find_file,
+    find_optional_file,
+    locate,
+    read_document,
+    read_ship_token,
+)
+from headrace.cli.job_file import read_edge_tokens
+from headrace.cli.scripts import find_stream, read_schema
+from headrace.model.errors import UsageError
 from headrace.model.schema import Stream
 from headrace.model.time import parse_duration
-from headrace.wire.tokens import Tokens, read_token
+from headrace.wire.tokens import Tokens
 
 
 def names(value: Any) -> tuple[str, ...]:
-    found = tuple(name(each) for each in texts(value))
-    if len(set(found)) < len(found):
+    edges = tuple(map(checks.name, checks.texts(value)))
+    if len(set(edges)) < len(edges):
         raise Misfit("a list of different names")
-    return found
+    return edges
 
 
 RELAY: Mapping[str, Key] = {
-    "relay": Key(name, True),
-    "schema": Key(text, True),
-    "streams": Key(texts, True),
-    "functions": Key(text),
+    "relay": Key(checks.name, True),
+    "schema": Key(checks.text, True),
+    "streams": Key(checks.texts, True),
+    "functions": Key(checks.text),
     "edges": Key(names, True),
-    "inbox": Key(text, True),
-    "state": Key(text, True),
-    "idle": Key(duration),
-    "listen": Key(text),
-    "token_file": Key(text),
-    "hosts": Key(texts),
-    "ship": Key(section, True),
+    "inbox": Key(checks.text, True),
+    "state": Key(checks.text, True),
+    "idle": Key(checks.duration),
+    "listen": Key(checks.text),
+    "token_file": Key(checks.text),
+    "hosts": Key(checks.texts),
+    "ship": Key(checks.section, True),
 }
 SHIP: Mapping[str, Key] = {
-    "to": Key(text, True),
-    "token_file": Key(text),
-    "allow_plain": Key(boolean),
-    "every": Key(seconds),
-    "poll": Key(seconds),
+    "to": Key(checks.text, True),
+    "token_file": Key(checks.text),
+    "allow_plain": Key(checks.boolean),
+    "every": Key(checks.seconds),
+    "poll": Key(checks.seconds),
 }
+SHIP_FIELDS = {"every": "every_s", "poll": "poll_s", "allow_plain": "allow_plain"}
+"""The fields of `RelayFile` by the keys of `[ship]` that set them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelayFile:
-    """All paths are absolute. `idle_us` is that of the stream unless told."""
+    """What a relay file says, with absolute paths. `idle_us` is by default that of the stream."""
 
     relay: str
     streams: tuple[Stream, ...]
@@ -69,57 +80,35 @@ class RelayFile:
     poll_s: float = 2.0
 
     def place_above(self, stream: Stream) -> Path | str:
-        """Where its frames go: a directory has one for each stream."""
+        """Return where the frames of a stream go. A directory has one below it for each stream."""
         return self.to / stream.name if isinstance(self.to, Path) else self.to
 
 
 def read_relay_file(file: Path) -> RelayFile:
-    """Paths are relative to the folder of the file."""
-    document = checked(file, read_document(file), RELAY)
-    ship = checked(file, document["ship"], SHIP, "[ship]")
-    folder = file.absolute().parent
+    """Read a relay file. Paths in it are relative to its folder."""
+    document = check_section(file, read_document(file), RELAY)
+    ship = check_section(file, document["ship"], SHIP, "[ship]")
     if document["relay"] in document["edges"]:
         raise UsageError("job", f"{file}: the relay '{document['relay']}' can't be one of its own edges")
     return RelayFile(
         relay=document["relay"],
-        streams=streams_of(file, document),
+        streams=load_streams(file, document),
         edges=document["edges"],
-        inbox=located(folder, document["inbox"]),
-        state=located(folder, document["state"]),
-        to=ship["to"] if ship["to"].startswith(URL) else located(folder, ship["to"]),
+        inbox=locate(file, document["inbox"]),
+        state=locate(file, document["state"]),
+        to=find_destination(file, ship),
         idle_us=parse_duration(document["idle"]) if "idle" in document else None,
         listen=document.get("listen"),
         hosts=document.get("hosts", ()),
-        tokens=tokens_in(file, document, document["edges"]),
-        ship_token=token_in(file, ship),
-        **{f"{key}_s": ship[key] for key in ("every", "poll") if key in ship},
-        **{key: ship[key] for key in ("allow_plain",) if key in ship},
+        tokens=read_edge_tokens(file, document, document["edges"]),
+        ship_token=read_ship_token(file, ship),
+        **{SHIP_FIELDS[key]: ship[key] for key in SHIP_FIELDS if key in ship},
     )
 
 
-def token_in(file: Path, document: Mapping[str, Any]) -> str | None:
-    if "token_file" not in document:
-        return None
-    return read_token(existing(file, file.absolute().parent / document["token_file"], "token_file"))
-
-
-def streams_of(file: Path, document: Mapping[str, Any]) -> tuple[Stream, ...]:
-    """As the schema declares them. Aggregates of users are known from here on."""
-    folder = file.absolute().parent
-    schema = existing(file, folder / document["schema"], "schema")
-    functions = None
-    if "functions" in document:
-        functions = str(existing(file, folder / document["functions"], "functions"))
-    report: list[HeadraceError] = []
-    catalog = read_script(read_text(str(schema)), read_functions(functions), report, file=from_here(schema)).catalog
-    check_report(report)
+def load_streams(file: Path, document: Mapping[str, Any]) -> tuple[Stream, ...]:
+    """Return the streams as the schema declares them. Aggregates of users are registered."""
+    schema = find_file(file, document, "schema")
+    catalog = read_schema(schema, find_optional_file(file, document, "functions")).catalog
     register_aggregates(catalog.aggregates)
-    found = []
-    for told in document["streams"]:
-        stream = catalog.stream(told)
-        if stream is None:
-            declared = [each.name for each in catalog.streams]
-            hint = nearest(told, declared) or f"it declares {', '.join(declared) or 'none'}"
-            raise UsageError("job", f"{file}: {schema.name} declares no stream '{told}'", hint=hint)
-        found.append(stream)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(find_stream(catalog, stream, file, schema) for stream in document["streams"]))

@@ -1,4 +1,4 @@
-"""Requests to a job, through the inbox of its state: left there, and taken by the engine with its next step."""
+"""Replies of a running engine to requests in the inbox of its state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.cli.jobs import Job
+from headrace.cli.job_file import Job
 from headrace.engine.registry import answer_to
 from headrace.model.errors import UsageError
 from headrace.model.time import format_timestamp
@@ -15,18 +15,19 @@ from headrace.storage.directory import Directory, open_directory
 POLL_S = 0.05
 
 
-def state_of_stream(job: Job, stream: str) -> Directory:
+def open_state(job: Job, stream: str) -> Directory:
+    """Open the state directory of a stream."""
     return open_directory(job.state / stream)
 
 
-def answer_within(directory: Directory, request: str, wait_s: float) -> Mapping[str, Any] | None:
-    """The answer to a request, if one comes in time; a refusal is an error."""
+def wait_for_answer(directory: Directory, request: str, wait_s: float) -> Mapping[str, Any] | None:
+    """Return the answer to a request, or None if none comes in time. Raise a refusal as an error."""
     until = time.monotonic() + wait_s
     while True:
-        found = answer_to(directory, request)
-        if found is not None:
-            refuse(found)
-            return found
+        answer = answer_to(directory, request)
+        if answer is not None:
+            raise_refusal(answer)
+            return answer
         left_s = until - time.monotonic()
         if left_s <= 0:
             return None
@@ -37,19 +38,20 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def refuse(answer: Mapping[str, Any]) -> None:
+def raise_refusal(answer: Mapping[str, Any]) -> None:
+    """Raise the error that an answer carries, if it is a refusal."""
     if "refused" in answer:
         raise UsageError(answer["code"], answer["message"], detail=answer.get("detail"), hint=answer.get("hint"))
 
 
-def told(what: str, answer: Mapping[str, Any] | None, directory: Directory, wait_s: float) -> str:
-    """A sentence on what became of a request."""
+def describe_answer(done: str, answer: Mapping[str, Any] | None, directory: Directory, wait_s: float) -> str:
+    """Return a sentence on what became of a request; `done` says what it is if it was granted."""
     if answer is None:
         return (
             f"no engine answered within {wait_s:g} s: the request stays in {directory.root / 'inbox'} "
             "and is taken with the first step when the job runs"
         )
-    sentence = f"{what} in step {answer['step']}, version {answer['version']} of the registry"
+    sentence = f"{done} in step {answer['step']}, version {answer['version']} of the registry"
     if "quarantine" in answer:
         sentence += f"; it is in quarantine: {answer['quarantine']}"
     if "start_us" in answer:

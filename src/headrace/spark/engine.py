@@ -39,7 +39,7 @@ from headrace.spark.executors import wait_for_cores
 from headrace.spark.run import Run
 from headrace.spark.runner import OnSpark
 from headrace.spark.session import report_lacking
-from headrace.sql import format_stream, parse_next, parse_script
+from headrace.sql import Script, format_query, format_stream, parse_next, parse_script
 from headrace.storage.directory import Beginning, open_directory, prepare, read_format
 from headrace.storage.disk import local_path
 from headrace.storage.records import ResultFolder
@@ -172,13 +172,24 @@ class Engine:
 
     def add(self, name: str, sql: str) -> None:
         """A query, under a name that its results have too."""
-        check_name(name)
-        if (known_name := same_name(name, self.queries)) is not None:
-            raise UsageError("query-exists", f"there is a query '{known_name}' already")
+        self.check_new(name)
         known = {other: query for other, (_, query) in self.queries.items()}
         with telling_of(self.unread):
             self.catalog, query = parse_next(sql, self.catalog, known)
         self.queries[name] = sql, query
+
+    def add_script(self, script: Script) -> None:
+        """Take a script that was parsed elsewhere: its catalog replaces this one, and its queries are added."""
+        self.catalog = script.catalog
+        for named in script.queries:
+            self.check_new(named.name)
+            self.queries[named.name] = format_query(named.query), named.query
+
+    def check_new(self, name: str) -> None:
+        """Refuse what can't be the name of a new query."""
+        check_name(name)
+        if (known := same_name(name, self.queries)) is not None:
+            raise UsageError("query-exists", f"there is a query '{known}' already")
 
     def sink(self, kind: str, **options: Any) -> Any:
         """Where results go: parquet, json, console, memory or callback. Without one: Parquet, beside the state."""

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from headrace.cli.agent_file import agent_of, read_agent_file
+from headrace.cli.agent_file import build_agent, read_agent_file
 from headrace.cli.background import Work, stopped_by_signals
 from headrace.cli.live import LINE_S, REFRESH_S, counted, say
 from headrace.edge.agent import Agent
@@ -54,7 +54,7 @@ def edge(agent: Path, once: bool, bounded: bool, quiet: bool) -> None:
         raise click.UsageError("--once lets the stream go on, --bounded ends it: choose one")
     mode = Mode.ONCE if once else Mode.BOUNDED if bounded else Mode.LIVE
     console = Console(stderr=True, highlight=False)
-    found = agent_of(read_agent_file(agent), mode, lambda text: say(console, printable(text)))
+    found = build_agent(read_agent_file(agent), mode, lambda text: say(console, printable(text)))
     drive(found, console, quiet)
     progress = found.progress()
     if not quiet:

@@ -150,14 +150,15 @@ def given(queries: str, folder: Path | None, functions: str | None, batch_rows: 
             lambda relation: read_relation(folder, relation).table,
             False,
         )
-    from headrace.cli.jobs import check_inputs, read_job, script_of, some_rows
+    from headrace.cli.job_file import read_job
+    from headrace.cli.jobs import check_inputs, load_script, read_sample
 
     if folder is not None or functions is not None:
         raise click.UsageError("a job file says itself where its data and functions are")
     job = read_job(Path(queries))
-    script = script_of(job)
+    script = load_script(job)
     check_inputs(job, script.catalog)
-    return script, lambda relation: some_rows(job, relation, batch_rows), bool(job.edges)
+    return script, lambda relation: read_sample(job, relation, batch_rows), bool(job.edges)
 
 
 def columns() -> int:

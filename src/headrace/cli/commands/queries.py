@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.jobs import Job, catalog_of, read_job, script_of
+from headrace.cli.job_file import Job, read_job
+from headrace.cli.jobs import load_catalog, load_script
 from headrace.cli.live import LEFT_OUT, print_wide
-from headrace.cli.replies import answer_within, state_of_stream, told
+from headrace.cli.replies import describe_answer, open_state, wait_for_answer
 from headrace.engine.chain import beginning_of
 from headrace.engine.completeness import outlook
 from headrace.engine.edge_inbox import holding_back
@@ -112,7 +113,7 @@ def resume(job: Path, name: str, wait_s: float) -> None:
 def list_queries(job: Path, as_json: bool) -> None:
     """Show the queries of a job as they were after its last step."""
     listed = read_job(job)
-    states = list(directories(listed, catalog_of(listed)))
+    states = list(directories(listed, load_catalog(listed)))
     if not states:
         raise UsageError("state", f"there is no state in {listed.state}", hint="headrace run makes it")
     found = [each for stream, directory in states for each in listing(stream, directory)]
@@ -140,7 +141,7 @@ def tables() -> None:
 def reload(job: Path, name: str, wait_s: float) -> None:
     """Let the engine read the files of the static table NAME again; rows that come afterwards are joined to them."""
     asked = read_job(job)
-    catalog = catalog_of(asked)
+    catalog = load_catalog(asked)
     table = catalog.table(name)
     if table is None:
         hint = nearest(name, [each.name for each in catalog.tables])
@@ -151,8 +152,8 @@ def reload(job: Path, name: str, wait_s: float) -> None:
     if not left_in:
         raise UsageError("state", f"there is no state in {asked.state}", hint="headrace run makes it")
     for stream, directory, id in left_in:
-        answer = answer_within(directory, id, wait_s)
-        click.echo(told(f"{table.name} is read again for {stream}", answer, directory, wait_s))
+        answer = wait_for_answer(directory, id, wait_s)
+        click.echo(describe_answer(f"{table.name} is read again for {stream}", answer, directory, wait_s))
 
 
 # Requests
@@ -166,7 +167,7 @@ def text_of(sql: str | None, file: str | None) -> str:
 
 def request(action: str, job: Job, name: str, sql: str | None, wait_s: float, file: str | None = None) -> None:
     """Leave a request with the stream that the query reads, and tell what became of it."""
-    catalog = catalog_of(job)
+    catalog = load_catalog(job)
     if sql is None:
         directory, sql = holder(job, catalog, name), ""
     else:
@@ -175,9 +176,9 @@ def request(action: str, job: Job, name: str, sql: str | None, wait_s: float, fi
         except HeadraceError as problem:
             problem.file = None if file == STANDARD_INPUT else file
             raise
-    answer = answer_within(directory, ask(directory, action, name, sql), wait_s)
-    click.echo(told(f"{name}: {DONE[action]}", answer, directory, wait_s))
-    warn_of_file(action, job, name)
+    answer = wait_for_answer(directory, ask(directory, action, name, sql), wait_s)
+    click.echo(describe_answer(f"{name}: {DONE[action]}", answer, directory, wait_s))
+    warn_of_file(action, job, catalog, name)
 
 
 def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
@@ -192,7 +193,7 @@ def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
     whole, query = parse_next(sql, catalog, known)
     stream, place = whole.stream(query.stream), place_of(query, whole)
     if stream is None or stream.derived is None or (job.state / place / "format.json").exists():
-        return state_of_stream(job, place)
+        return open_state(job, place)
     upstream = held[stream.name]
     beginning = beginning_of(stream, upstream.last_commit())
     return prepare(job.state / place, format_stream(stream), upstream.reducers, beginning)
@@ -201,9 +202,11 @@ def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
 DONE = {"add": "added", "drop": "dropped", "replace": "replaced", "resume": "resumed"}
 
 
-def warn_of_file(action: str, job: Job, name: str) -> None:
-    """What the job's files say is taken at every start."""
-    if action in ("drop", "replace") and name in {named.name for named in script_of(job).queries}:
+def warn_of_file(action: str, job: Job, catalog: Catalog, name: str) -> None:
+    """Warn if a start of the job undoes the change, since the queries in its files are added at every start."""
+    if action not in ("drop", "replace"):
+        return
+    if name in {named.name for named in load_script(job, catalog=catalog).queries}:
         again = "it comes back" if action == "drop" else "it is replaced by what is written there"
         click.echo(f"{name} is in the files of {job.file} too: {again} when the job is started again", err=True)
 

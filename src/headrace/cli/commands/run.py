@@ -11,7 +11,8 @@ import rich_click as click
 from rich.console import Console
 
 from headrace.cli.background import Work, stopped_by_signals
-from headrace.cli.jobs import Job, check_inputs, check_outputs, engine_of, exchanges_of, read_job, script_of
+from headrace.cli.job_file import Job, read_job
+from headrace.cli.jobs import build_engine, check_inputs, check_outputs, exchange_folders, load_script
 from headrace.cli.live import REFRESH_S, say, summarise, watching
 from headrace.model.errors import UsageError
 from headrace.model.schema import Catalog
@@ -55,17 +56,17 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool, reset_results: bo
         raise click.UsageError("--once keeps open windows open, --bounded closes them: choose one")
     mode = "once" if once else "bounded" if bounded else None
     told = read_job(job)
-    catalog = script_of(told, warn=lambda text: click.echo(text, err=True)).catalog
-    check_inputs(told, catalog)
+    script = load_script(told, warn=lambda text: click.echo(text, err=True))
+    check_inputs(told, script.catalog)
     with in_words_of_the_command_line():
-        check_outputs(told, catalog, take_over=take_over)
+        check_outputs(told, script.catalog, take_over=take_over)
     console = Console(stderr=True, highlight=False)
     from headrace.spark.executors import IdleJob, is_local
     from headrace.spark.session import session
 
     settings = {**QUIET, **told.spark}
-    with bound(told, catalog) as server, in_our_words(told.state), session(told.master, settings) as spark:
-        running = opened(engine_of(told, spark, take_over=take_over, reset_results=reset_results))
+    with bound(told, script.catalog) as server, in_our_words(told.state), session(told.master, settings) as spark:
+        running = opened(build_engine(told, script, spark, take_over=take_over, reset_results=reset_results))
         tell_ended(running)
         idle = None
         if not is_local(told.master):
@@ -86,7 +87,7 @@ def bound(job: Job, catalog: Catalog) -> Iterator[Server | None]:
         return
     from headrace.wire.http_server import Inlet, serve
 
-    exchanges = exchanges_of(job, catalog).items()
+    exchanges = exchange_folders(job, catalog).items()
     inlets = [Inlet(stream.name, DirectoryExchange(path), stream.skew_us) for stream, path in exchanges]
     server = serve(inlets, job.listen, job.tokens, hosts=job.hosts)
     try:

@@ -7,10 +7,12 @@ from pathlib import Path
 import rich_click as click
 
 from headrace.cli.commands.queries import directories
-from headrace.cli.jobs import catalog_of, read_job
+from headrace.cli.job_file import read_job
+from headrace.cli.jobs import load_catalog
 from headrace.engine.abandonment import abandon_input, gone_input
 from headrace.engine.watermark import BEGINNING_US, ENDED_US
 from headrace.model.errors import UsageError, printable
+from headrace.model.schema import Catalog
 from headrace.model.time import format_timestamp
 from headrace.storage.directory import Directory, Owner
 
@@ -32,7 +34,7 @@ def steps() -> None:
 @click.argument("job", type=click.Path(path_type=Path))
 def list_steps(job: Path) -> None:
     """Show the last steps of each stream, and the one that was begun and is not committed, with its input."""
-    for stream, directory in states(job):
+    for stream, directory in read_states(job)[1]:
         for number in directory.steps()[-SHOWN:]:
             commit = directory.commit(number)
             rows = f"{commit.totals.rows:,} rows so far, {len(commit.results):,} result files"
@@ -56,9 +58,10 @@ def abandon(job: Path, step: int, stream: str | None) -> None:
     The loss is recorded: the files count as bad files, and windows that may have held their rows are not answered. All
     other input of the step is read when the job is started again.
     """
+    catalog, states = read_states(job)
     begun = [
         (name, directory)
-        for name, directory in states(job)
+        for name, directory in states
         if (stream is None or name == stream) and directory.newest_journal(step) and step not in directory.steps()
     ]
     if len(begun) != 1:
@@ -68,7 +71,7 @@ def abandon(job: Path, step: int, stream: str | None) -> None:
     ((name, directory),) = begun
     owner = Owner(directory)
     try:
-        declared = catalog_of(read_job(job)).stream(name)
+        declared = catalog.stream(name)
         journal = abandon_input(directory, step, declared.skew_us if declared else 0)
     finally:
         owner.close()
@@ -81,6 +84,8 @@ def abandon(job: Path, step: int, stream: str | None) -> None:
         click.echo(f"{name}: windows that hold times from {start} to {end} are not answered")
 
 
-def states(job: Path) -> list[tuple[str, Directory]]:
-    found = read_job(job)
-    return list(directories(found, catalog_of(found)))
+def read_states(file: Path) -> tuple[Catalog, list[tuple[str, Directory]]]:
+    """Return the catalog of a job file and the states of its streams and results."""
+    job = read_job(file)
+    catalog = load_catalog(job)
+    return catalog, list(directories(job, catalog))

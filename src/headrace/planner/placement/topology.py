@@ -16,9 +16,9 @@ ROOT = "root"
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """From a machine to the one above it. Links into the root are of level 1, those into machines below it of level 2.
+    """A link from a machine to the one above it. Links into the root have level 1, those below them level 2, and so on.
 
-    `rows_per_s` are the rows that all edges at its lower end and below read together.
+    `rows_per_s` is what all edges at its lower end and below read together.
     """
 
     lower: str
@@ -29,9 +29,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Topology:
-    """`above` says of every relay and edge what it sends to; `rows_per_s` what each edge reads.
+    """A tree of machines. `above` has for each relay and edge the machine it sends to, `rows_per_s` what an edge reads.
 
-    Without a `stream` it is that of the only stream there is.
+    Without a `stream`, the edges read the only stream that queries read.
     """
 
     root: str
@@ -54,7 +54,7 @@ class Topology:
         object.__setattr__(self, "links", tuple(sorted(links, key=lambda link: link.level)))
 
     def path(self, name: str) -> Iterator[str]:
-        """What lies above, up to the root."""
+        """Yield the machines above one, up to the root."""
         seen = [name]
         while name != self.root:
             upper = self.above[name]
@@ -75,50 +75,51 @@ class Topology:
 
 
 def parse_topology(text: str, file: str) -> Topology:
-    """From TOML: `root`, `stream`, [relays.NAME] with `above`, [edges.NAME] with `above` and `rows_per_s`."""
+    """Read a topology from TOML: `root`, `stream`, [relays.NAME] with `above`, [edges.NAME] with that and a rate."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise UsageError("topology", f"{file} is not TOML", detail=str(problem)) from None
     check_keys(document, KEYS, file)
-    root = text_of(document, "root", file, ROOT)
-    relays, edges = (sections(document, name, file) for name in ("relays", "edges"))
-    twice = relays.keys() & edges.keys()
-    if twice:
-        raise UsageError("topology", f"{file}: '{min(twice)}' is a relay and an edge")
+    root = read_text(document, "root", file, ROOT)
+    relays, edges = (read_sections(document, name, file) for name in ("relays", "edges"))
+    both = relays.keys() & edges.keys()
+    if both:
+        raise UsageError("topology", f"{file}: '{min(both)}' is a relay and an edge")
     above, rates = {}, {}
     for name, relay in relays.items():
         check_keys(relay, ("above",), f"{file}, relay {name}")
-        above[name] = text_of(relay, "above", f"{file}, relay {name}", root)
+        above[name] = read_text(relay, "above", f"{file}, relay {name}", root)
     for name, edge in edges.items():
         check_keys(edge, ("above", "rows_per_s"), f"{file}, edge {name}")
-        above[name] = text_of(edge, "above", f"{file}, edge {name}", root)
-        rates[name] = rate_of(edge, f"{file}, edge {name}")
-    return Topology(root, above, rates, text_of(document, "stream", file, "") or None)
+        above[name] = read_text(edge, "above", f"{file}, edge {name}", root)
+        rates[name] = read_rate(edge, f"{file}, edge {name}")
+    return Topology(root, above, rates, read_text(document, "stream", file, "") or None)
 
 
 def check_keys(section: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
+    """Refuse a key that is not known."""
     for key in section:
         if key not in known:
             hint = nearest(key, known) or f"its keys are {', '.join(known)}"
             raise UsageError("topology", f"{place}: there is no key '{key}'", hint=hint)
 
 
-def sections(document: Mapping[str, Any], name: str, file: str) -> Mapping[str, Mapping[str, Any]]:
-    found = document.get(name, {})
-    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+def read_sections(document: Mapping[str, Any], name: str, file: str) -> Mapping[str, Mapping[str, Any]]:
+    sections = document.get(name, {})
+    if not isinstance(sections, dict) or not all(isinstance(section, dict) for section in sections.values()):
         raise UsageError("topology", f"{file}: '{name}' is not made of sections [{name}.NAME]")
-    return found
+    return sections
 
 
-def text_of(section: Mapping[str, Any], key: str, place: str, default: str) -> str:
+def read_text(section: Mapping[str, Any], key: str, place: str, default: str) -> str:
     value = section.get(key, default)
     if not isinstance(value, str):
         raise UsageError("topology", f"{place}: '{key}' is {value!r}, not a text")
     return value
 
 
-def rate_of(section: Mapping[str, Any], place: str) -> float:
+def read_rate(section: Mapping[str, Any], place: str) -> float:
     value = section.get("rows_per_s")
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         shown = "missing" if value is None else f"{value!r}, not a number above 0"
