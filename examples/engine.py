@@ -25,8 +25,7 @@ engine.add(
 run = engine.start(trigger="200 ms")
 run.add(
     "rises",
-    "SELECT count(*) AS n FROM Trades T [RANGE '20 s'] "
-    "JOIN Close C ON T.Symbol = C.Symbol WHERE T.Price > C.CP",
+    "SELECT count(*) AS n FROM Trades [RANGE '20 s'] JOIN Close USING (Symbol) WHERE Price > CP",
 )
 
 while not run.progress() or run.progress()[0].windows == 0:

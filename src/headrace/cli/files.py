@@ -14,7 +14,7 @@ from headrace.cli.output_file import writing
 from headrace.inputs import BadFile, Rows, Source, list_files, one_file, read_file
 from headrace.inputs.inference import infer_schema
 from headrace.inputs.readers import refuse_rejected
-from headrace.inputs.source import MEND_TABLE
+from headrace.inputs.source import REPAIR, REPAIR_TABLE
 from headrace.model.arrow import conform
 from headrace.model.errors import DataError, UsageError
 from headrace.model.schema import Stream, Table
@@ -91,7 +91,13 @@ class DataFiles:
 
     def columns_of(self, name: str, *, is_stream: bool) -> pa.Table:
         """Return a table without rows that has the columns of a relation's files."""
-        return infer_schema(*self.files_of(name, is_stream=is_stream)).empty_table()
+        source, files = self.files_of(name, is_stream=is_stream)
+        try:
+            return infer_schema(source, files).empty_table()
+        except BadFile as problem:
+            if problem.hint == REPAIR:
+                problem.hint = REPAIR_TABLE
+            raise
 
     def read(self, relation: Stream | Table) -> Rows:
         """Read all rows in declared types, as a run reads them; a row of a static table must fit."""
@@ -99,7 +105,7 @@ class DataFiles:
         try:
             found = [rows for file in files for rows in read_file(source, file, relation)]
         except BadFile as problem:
-            raise BadFile(problem.path, problem.problem, problem.detail, MEND_TABLE) from None
+            raise BadFile(problem.path, problem.problem, problem.detail, REPAIR_TABLE) from None
         empty = Rows(conform(pa.table({}), relation.columns))
         rejected = pa.concat_tables([rows.rejected for rows in (empty, *found)])
         if isinstance(relation, Table):

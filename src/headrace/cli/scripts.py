@@ -24,7 +24,7 @@ def read_functions(path: str | None) -> Catalog:
     module = importlib.util.module_from_spec(specification)
     try:
         specification.loader.exec_module(module)
-    except Exception as problem:  # whatever the user's file raises is the user's to mend
+    except Exception as problem:  # whatever the user's file raises is the user's to fix
         raise UsageError(
             "functions", f"{path} can't be loaded", detail=f"{type(problem).__name__}: {problem}"
         ) from problem
