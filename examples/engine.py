@@ -18,11 +18,14 @@ engine = headrace.Engine(spark, state=root / "state")
 engine.stream("Trades", root / "trades" / "Trades", event_time="Time", lateness="5 s")
 engine.table("Close", root / "trades" / "Close")
 engine.sink("parquet", path=root / "results")
-engine.add("volume", "SELECT Symbol, sum(Vol) AS volume FROM Trades [RANGE '30 s' SLIDE '10 s'] GROUP BY Symbol")
+engine.add(
+    "volume",
+    "SELECT Symbol, sum(Vol) AS volume FROM Trades [RANGE '30 s' SLIDE '10 s'] GROUP BY Symbol",
+)
 run = engine.start(trigger="200 ms")
 run.add(
     "rises",
-    "SELECT count(*) AS n FROM Trades T [RANGE '20 s'] JOIN Close C ON T.Symbol = C.Symbol WHERE T.Price > C.CP",
+    "SELECT count(*) AS n FROM Trades [RANGE '20 s'] JOIN Close USING (Symbol) WHERE Price > CP",
 )
 
 while not run.progress() or run.progress()[0].windows == 0:

@@ -159,8 +159,8 @@ def test_mistakes_are_told_without_a_stack_trace(
         (queries, "--data", trades, "--query", "other"): "no query 'other'",
         (queries, "--data", trades, "--add", "SELECT sum(Nothing) FROM Trades [RANGE 2]"): "Nothing",
         (queries, "--data", trades, "--add", ""): "expected one query",
-        (queries, "--data", tmp_path / "nowhere"): f"the data folder {tmp_path / 'nowhere'} does not exist",
-        (queries, "--data", tmp_path): f"the script declares no stream, and {tmp_path / 'schema.sql'} does not exist",
+        (queries, "--data", tmp_path / "nowhere"): f"there is no file or folder {tmp_path / 'nowhere'}",
+        (queries, "--data", tmp_path): f"{tmp_path} has no files of 'Trades'",
         (queries, "--data", trades, "--svg", tmp_path / "no" / "plan.svg"): "can't write",
         (queries, "--data", trades, "--constants", tmp_path / "none.json"): "can't read",
     }

@@ -66,6 +66,11 @@ def test_help_lists_every_command(option: str, capsys: pytest.CaptureFixture[str
         assert entry.summary in shown
 
 
+def test_help_has_every_command_under_one_task() -> None:
+    grouped = [name for names in service.TASKS.values() for name in names]
+    assert sorted(grouped) == sorted(service.COMMANDS)
+
+
 def test_unknown_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert service.main(["docter"]) == 2
     shown = capsys.readouterr().err

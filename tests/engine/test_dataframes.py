@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -163,3 +165,17 @@ def test_all_names_are_listed() -> None:
 def test_importing_headrace_is_light() -> None:
     code = "import sys, headrace; assert not {'numba', 'pyspark', 'sqlglot', 'pyarrow'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_first_compilation_is_announced_once(tmp_path: Path) -> None:
+    """In fresh processes, with a fresh cache that outlives the first of them."""
+    program = (
+        "import headrace, pyarrow as pa\n"
+        "rows = pa.table({'t': pa.array([0, 1], pa.timestamp('us', 'UTC')), 'x': [1.0, 2.0]})\n"
+        "for _ in range(2):\n"
+        "    headrace.aggregate(rows, {'q': 'SELECT sum(x) AS s FROM stream [RANGE 60]'})\n"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", program]
+    runs = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(2)]
+    assert [run.stderr.count("compiling loops") for run in runs] == [1, 0]

@@ -328,7 +328,7 @@ def test_errors_of_tables_do_not_speak_of_quarantine(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
     with pytest.raises(HeadraceError) as problem:
         read_table(Source(str(tmp_path)), table)
-    assert problem.value.hint == "mend the file or move it away"
+    assert problem.value.hint == "repair the file or move it away"
 
 
 def test_a_journal_names_all_that_it_left_out() -> None:

@@ -17,7 +17,29 @@ log.warn("a warning")
 log.error("an error")
 spark.stop()
 """
-REMARKS = ("default log4j profile", "adjust logging level", "log level to", "NativeCodeLoader", "a warning")
+REMARKS = (
+    "default log4j profile",
+    "adjust logging level",
+    "log level to",
+    "NativeCodeLoader",
+    "incubator",
+    "a warning",
+)
+
+
+def test_errors_of_the_jvm_are_shown_and_its_remark_on_modules_is_not() -> None:
+    """The remark comes from Java itself, before it reads any setting."""
+    program = (
+        "import subprocess, sys\n"
+        "from headrace.spark.session import filtered_errors\n"
+        "lines = 'WARNING: Using incubator modules: jdk.incubator.vector\\nwhat matters'\n"
+        "with filtered_errors() as errors:\n"
+        "    subprocess.run([sys.executable, '-c', f'import sys; sys.stderr.write({lines!r})'], stderr=errors)\n"
+        "import threading\n"
+        "for thread in threading.enumerate()[1:]: thread.join(30)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == "what matters"
 
 
 @pytest.mark.jvm

@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, Entry] = {
     "explain": Entry("headrace.cli.commands.explain:explain", "Show the shared plan of queries, and what it costs."),
     "init": Entry("headrace.cli.commands.init:init", "Write the skeleton of a job."),
     "run": Entry("headrace.cli.commands.run:run", "Run a job on Spark."),
-    "edge": Entry("headrace.cli.commands.edge:edge", "Run the agent of an edge: level 1 beside the data."),
+    "edge": Entry("headrace.cli.commands.edge:edge", "Run the agent of an edge: partial aggregation beside the data."),
     "relay": Entry("headrace.cli.commands.relay:relay", "Combine the frames of many edges, and send one for all."),
     "queries": Entry("headrace.cli.commands.queries:queries", "List, add, drop and replace the queries of a job."),
     "steps": Entry("headrace.cli.commands.steps:steps", "Show the steps of a job, or abandon input that is gone."),
@@ -44,6 +44,15 @@ COMMANDS: Mapping[str, Entry] = {
     "demo": Entry("headrace.cli.commands.demo:demo", "See many queries answered over one stream."),
     "doctor": Entry("headrace.cli.commands.doctor:doctor", "Check this machine for what Headrace needs."),
 }
+
+TASKS: Mapping[str, Sequence[str]] = {
+    "Try": ("eval", "explain", "parse", "demo", "doctor"),
+    "Run a job": ("init", "run"),
+    "Operate a job": ("queries", "steps", "tables"),
+    "Edges": ("edge", "relay"),
+    "Measure": ("data", "workload", "calibrate"),
+}
+"""The commands by what people want to do, as the help lists them."""
 
 EXTRA_OF_PACKAGE: Mapping[str, str] = {
     "pyspark": "spark",
@@ -85,6 +94,7 @@ class LazyGroup(click.RichGroup):
     cls=LazyGroup,
     commands={name: click.Command(name, help=entry.summary) for name, entry in COMMANDS.items()},
     context_settings={"help_option_names": ["-h", "--help"]},
+    panels=[click.RichCommandPanel(task, commands=list(names)) for task, names in TASKS.items()],
 )
 @click.version_option(__version__, prog_name="headrace")
 def cli() -> None:

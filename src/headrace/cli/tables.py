@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -17,6 +16,8 @@ from headrace.model.schema import Column
 from headrace.model.time import format_timestamp
 from headrace.model.types import DataType, Value
 
+MAX_WIDTH = 1_000_000
+
 
 def print_rows(title: str, columns: Sequence[Column], rows: Sequence[tuple[Value, ...]], most: int) -> None:
     """The first `most` rows as a table."""
@@ -28,9 +29,11 @@ def print_rows(title: str, columns: Sequence[Column], rows: Sequence[tuple[Value
     for row in rows[:most]:
         table.add_row(*(Text(show_in(value, column)) for value, column in zip(row, columns, strict=True)))
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, console.measure(table).maximum))
-    console.print(table)
+    # Numbers are never cut: lines that are too long for a terminal are wrapped by it.
+    width = Console(width=MAX_WIDTH).measure(table).maximum
+    if width > console.width:
+        console = Console(width=width)
+    console.print(table, soft_wrap=True)
     if len(rows) > most:
         console.print(Text(f"... and {len(rows) - most:,} more rows", style="dim"))
 
@@ -54,7 +57,7 @@ def show(value: Value, data_type: DataType) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 1 or not math.isfinite(value) else f"{value:,.2f}"
+        return f"{value:,.15g}"
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:f}" if isinstance(value, Decimal) else printable(value)

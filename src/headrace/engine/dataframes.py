@@ -15,9 +15,10 @@ from headrace.aggregates.user import DeclaredAggregate
 from headrace.engine.bounded import answer
 from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import REJECTED, as_stream, convert_table, convert_whole
+from headrace.kernel.jit import announce_compile, on_first_compile
 from headrace.model.arrow import for_people, is_bytes
 from headrace.model.chaining import rounds
-from headrace.model.errors import QueryError, RowErrorWarning, UsageError
+from headrace.model.errors import HeadraceError, QueryError, RowErrorWarning, UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
 from headrace.model.types import BIGINT, BINARY, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, decimal
@@ -47,14 +48,10 @@ def aggregate_frame(
     """Results are frames of the kind that came in."""
     rows = to_arrow(frame, name)
     beside = {other: to_arrow(table, other) for other, table in tables.items()}
-    try:
-        stream = Stream(name, columns_of(rows), event_time or only_time(rows, name))
-        declared = tuple(Table(other, columns_of(table)) for other, table in beside.items())
-        catalog = Catalog((stream,))
-        for table in declared:
-            catalog = catalog.with_relation(table)
-    except ValueError as problem:
-        raise UsageError("frame", str(problem)) from None
+    catalog = declare_stream(Catalog(), name, rows, event_time)
+    for other, table in beside.items():
+        catalog = declare_table(catalog, other, table)
+    (stream,), declared = catalog.streams, catalog.tables
     catalog = with_functions(catalog, functions)
     parsed: dict[str, Query] = {}
     with telling_of(unread_columns(rows, *beside.values())):
@@ -72,7 +69,8 @@ def aggregate_frame(
         results = {
             other.name: as_stream(answers[other.name], other) for other in catalog.derived if other.name in answers
         }
-        found = answer(Data(catalog, each, read, known | results), {query: parsed[query] for query in ready})
+        with on_first_compile(announce_compile):
+            found = answer(Data(catalog, each, read, known | results), {query: parsed[query] for query in ready})
         answers |= {query: closed.table for query, closed in found.closed.items()}
         told = {query: (closed.errors, closed.problem) for query, closed in found.closed.items()}
         for warning in shortcomings(each.name, rejected.num_rows, found.dropped, told):
@@ -120,6 +118,32 @@ def to_polars(table: pa.Table) -> Any:
 RETURNED: Mapping[str, Callable[[pa.Table], Any]] = {"pandas": pa.Table.to_pandas, "polars": to_polars}
 
 
+NAME_THE_TIME = "name the column that holds the time of a row: event_time='...'"
+
+
+def declare_stream(
+    catalog: Catalog, name: str, rows: pa.Table, event_time: str | None, hint: str = NAME_THE_TIME
+) -> Catalog:
+    """Declare a stream by the columns of its rows; its event time is the only TIMESTAMP column if none is named."""
+    time = event_time or only_time(rows, name, hint)
+    try:
+        return catalog.with_relation(Stream(name, columns_of(rows), time))
+    except ValueError as problem:
+        raise UsageError("frame", str(problem), detail=describe_columns(rows)) from None
+
+
+def declare_table(catalog: Catalog, name: str, rows: pa.Table) -> Catalog:
+    """Declare a static table by the columns of its rows."""
+    try:
+        return catalog.with_relation(Table(name, columns_of(rows)))
+    except ValueError as problem:
+        raise UsageError("frame", str(problem)) from None
+
+
+def describe_columns(rows: pa.Table) -> str:
+    return "its columns are " + ", ".join(f"{each.name} {each.declared_type}" for each in columns_of(rows))
+
+
 def columns_of(rows: pa.Table) -> tuple[Column, ...]:
     """The columns of types that queries know; others can't be named."""
     return tuple(known_columns(rows))
@@ -152,16 +176,23 @@ def telling_of(unread: Mapping[str, pa.DataType]) -> Iterator[None]:
     try:
         yield
     except QueryError as problem:
-        if problem.code == "unknown-name" and problem.span is not None and problem.source is not None:
-            written = problem.source[problem.span.start : problem.span.end].strip('`"')
-            if written.lower() in unread:
-                problem.detail = f"it is of type {unread[written.lower()]}, which queries can't read"
+        explain_unread(problem, unread)
         raise
 
 
-def only_time(rows: pa.Table, name: str) -> str:
+def explain_unread(problem: HeadraceError, unread: Mapping[str, pa.DataType]) -> None:
+    """Say of a name that is not known that it is a column of a type that queries can't read, if it is one."""
+    if problem.code == "unknown-name" and problem.span is not None and problem.source is not None:
+        written = problem.source[problem.span.start : problem.span.end].strip('`"')
+        if written.lower() in unread:
+            problem.detail = f"it is of type {unread[written.lower()]}, which queries can't read"
+
+
+def only_time(rows: pa.Table, name: str, hint: str = NAME_THE_TIME) -> str:
     times = [column.name for column in columns_of(rows) if column.type == TIMESTAMP]
     if len(times) == 1:
         return times[0]
-    problem = f"'{name}' has {'no' if not times else 'several'} TIMESTAMP columns"
-    raise UsageError("event-time", problem, hint="say which one tells the time of a row: event_time='...'")
+    if not times:
+        hint = "windows need the time of each row in a column of that type"
+    problem = f"'{name}' has {'several' if times else 'no'} TIMESTAMP columns"
+    raise UsageError("event-time", problem, detail=describe_columns(rows), hint=hint)

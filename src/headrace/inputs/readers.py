@@ -19,8 +19,8 @@ from headrace.inputs.lines import Lines, Parsed, cut_bytes, first_line, owned_bl
 from headrace.inputs.parquet import cut_parquet, read_parquet
 from headrace.inputs.source import (
     MAX_ROWS,
-    MEND,
-    MEND_TABLE,
+    REPAIR,
+    REPAIR_TABLE,
     BadFile,
     Declaration,
     Rows,
@@ -78,8 +78,8 @@ def read_table(source: Source, table: Table) -> pa.Table:
                 refuse_rejected(file.path, rows.rejected)
                 tables.append(rows.table)
     except BadFile as problem:
-        if problem.hint == MEND:
-            problem.hint = MEND_TABLE
+        if problem.hint == REPAIR:
+            problem.hint = REPAIR_TABLE
         raise
     return pa.concat_tables(tables)
 

@@ -17,18 +17,18 @@ from headrace.model.schema import Column, Stream, Table
 MAX_ROWS = 1_000_000
 """No piece of rows that a reader yields is larger."""
 
-MEND = (
-    "every file of the directory is read, unless its name begins with . or _: mend it, rename it or move it away; "
+REPAIR = (
+    "every file of the directory is read, unless its name begins with . or _: repair it, rename it or move it away; "
     'on_bad_file = "quarantine" leaves such files out and counts them'
 )
-MEND_TABLE = "mend the file or move it away"
+REPAIR_TABLE = "repair the file or move it away"
 """A static table has no file too many."""
 
 
 class BadFile(DataError):
     """A file that can't be read as its stream is declared, or can't be read at all."""
 
-    def __init__(self, path: str, problem: str, detail: str | None = None, hint: str | None = MEND) -> None:
+    def __init__(self, path: str, problem: str, detail: str | None = None, hint: str | None = REPAIR) -> None:
         super().__init__("bad-file", f"{path}: {problem}", detail=detail, hint=hint)
         self.path = path
         self.problem = problem
@@ -152,7 +152,7 @@ def reading(path: str) -> Iterator[None]:
     except BadFile:
         raise
     except DataError as problem:
-        raise BadFile(path, problem.message, problem.detail, problem.hint or MEND) from None
+        raise BadFile(path, problem.message, problem.detail, problem.hint or REPAIR) from None
     except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as problem:
         raise BadFile(path, "can't be opened", problem.strerror) from None
     except OSError as problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
 class UncachedWarning(UserWarning):
-    """Compiled loops can't be kept, so every process compiles them anew."""
+    """Compiled loops can't be kept, so every process compiles them again."""
 
 
 def compiled(loop: Loop) -> Loop:
@@ -23,7 +24,7 @@ def compiled(loop: Loop) -> Loop:
         return cast(Loop, numba.njit(cache=True, nogil=True)(loop))
     except RuntimeError:  # numba found no directory to write to
         warnings.warn(
-            "no directory for compiled loops can be written: every process compiles them anew. "
+            "no directory for compiled loops can be written: every process compiles them again. "
             "Set NUMBA_CACHE_DIR to a writable directory.",
             UncachedWarning,
             stacklevel=2,
@@ -31,23 +32,36 @@ def compiled(loop: Loop) -> Loop:
         return cast(Loop, numba.njit(nogil=True)(loop))
 
 
+COMPILING = "headrace: compiling loops for this machine; later runs find them compiled"
+
+
 class FirstCompile(Listener):
     """Calls once, when the first loop is compiled rather than found in the cache."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self.tell: Callable[[], None] | None = tell
+    def __init__(self, action: Callable[[], None]) -> None:
+        self.action: Callable[[], None] | None = action
 
     def on_start(self, event: Event) -> None:
-        if self.tell is not None:
-            self.tell()
-        self.tell = None
+        if self.action is not None:
+            self.action()
+        self.action = None
 
     def on_end(self, event: Event) -> None:
         pass
 
 
 @contextmanager
-def telling(tell: Callable[[], None]) -> Iterator[None]:
-    """While it lasts, a first compilation is told: it takes some seconds."""
-    with install_listener("numba:compile", FirstCompile(tell)):
+def on_first_compile(action: Callable[[], None]) -> Iterator[None]:
+    """Call `action` once if a loop is compiled meanwhile: it takes some seconds."""
+    with install_listener("numba:compile", FirstCompile(action)):
         yield
+
+
+ANNOUNCED: list[str] = []
+
+
+def announce_compile() -> None:
+    """Write on standard error that loops are compiled, once per process."""
+    if not ANNOUNCED:
+        ANNOUNCED.append(COMPILING)
+        sys.stderr.write(f"{COMPILING}\n")

@@ -21,7 +21,7 @@ class Span:
 
 
 class HeadraceError(Exception):
-    """Base of all errors that are the user's to mend. `str(error)` is the whole text that a person should see."""
+    """Base of all errors that are the user's to fix. `str(error)` is the whole text that a person should see."""
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -94,6 +95,8 @@ ON_ONE_MACHINE: Mapping[str, str] = {
 SECRET = "spark.authenticate.secret"
 PRIVATE = re.compile("secret|password|token|access.?key", re.IGNORECASE)
 """Settings that are not for the command line of the JVM, which everybody can see: they follow over its socket."""
+STANDARD_ERROR = 2
+INCUBATOR = b"WARNING: Using incubator modules"
 LOCAL_FOLDER = "spark.local.dir"
 UMASK = 0o077
 NO_MASTER = "Cannot call methods on a stopped SparkContext"
@@ -191,11 +194,37 @@ def remove_folder(folder: str, java: subprocess.Popen[bytes]) -> None:
 
 def launch_java(settings: Mapping[str, str], popen: dict[str, Any]) -> Any:
     """Start a JVM with the settings that may be seen on its command line, and return PySpark's gateway to it."""
-    with logging_options() as options:
+    with logging_options() as options, filtered_errors() as errors:
+        popen = {**popen, "stderr": errors}
         shown = {key: value for key, value in settings.items() if not PRIVATE.search(key)}
         shown[JAVA_OPTIONS] = f"{options} {settings.get(JAVA_OPTIONS, '')}".strip()
         conf = SparkConf(loadDefaults=False).setAll(list(shown.items()))
         return launch_gateway(conf, popen_kwargs=popen)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def filtered_errors() -> Iterator[int | None]:
+    """Give the standard error of a JVM that is started meanwhile: ours, without the remark on its incubator modules.
+
+    Java has no option against that remark, which Spark's own settings cause on every start.
+    """
+    if names_own_spark(os.environ):
+        yield None
+        return
+    source, target = os.pipe()
+    Thread(target=pass_errors, args=(source,), daemon=True).start()
+    try:
+        yield target
+    finally:
+        os.close(target)
+
+
+def pass_errors(source: int) -> None:
+    """Copy lines to standard error until the JVM, and all that it started, has ended."""
+    with os.fdopen(source, "rb") as lines:
+        for line in lines:
+            if not line.startswith(INCUBATOR):
+                os.write(STANDARD_ERROR, line)
 
 
 @contextmanager

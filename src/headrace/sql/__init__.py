@@ -2,7 +2,15 @@
 
 from headrace.sql.ddl import format_stream, format_table
 from headrace.sql.printer import digest, format_query, format_window
-from headrace.sql.script import NamedQuery, Script, ScriptReader, parse_next, parse_query, parse_script
+from headrace.sql.script import (
+    NamedQuery,
+    Script,
+    ScriptReader,
+    parse_next,
+    parse_query,
+    parse_script,
+    unknown_relation,
+)
 
 __all__ = [
     "NamedQuery",
@@ -16,4 +24,5 @@ __all__ = [
     "parse_next",
     "parse_query",
     "parse_script",
+    "unknown_relation",
 ]

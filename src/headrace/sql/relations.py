@@ -100,12 +100,17 @@ def table_name(builder: ExpressionBuilder, node: exp.Expression) -> str:
     return builder.spots.name(node.this)
 
 
+def no_relation(name: str) -> str:
+    """Return the message for a name in FROM that nobody declared."""
+    return f"no stream or table '{name}'"
+
+
 def relation_of(builder: ExpressionBuilder, node: exp.Expression, catalog: Catalog) -> Relation:
     name = table_name(builder, node)
     found = catalog.stream(name) or catalog.table(name)
     if found is None:
         hint = nearest(name, catalog.relation_names()) or "declare it before, with CREATE STREAM, TABLE or QUERY"
-        raise builder.fail("unknown-name", f"no stream or table '{name}'", node.this, hint)
+        raise builder.fail("unknown-name", no_relation(name), node.this, hint)
     alias = node.args.get("alias")
     if alias is not None:
         allow(builder.spots, alias, "this")

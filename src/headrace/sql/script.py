@@ -17,6 +17,7 @@ from headrace.model.schema import Catalog, Stream, Table
 from headrace.sql.ddl import NamedSelect, parse_create
 from headrace.sql.expressions import MAX_HEIGHT
 from headrace.sql.printer import format_query
+from headrace.sql.relations import no_relation
 from headrace.sql.select import parse_select
 from headrace.sql.tokens import (
     MAX_DEPTH,
@@ -64,6 +65,16 @@ def parse_next(text: Any, catalog: Catalog, readable: Mapping[str, Query]) -> tu
     if len(script.queries) != 1:
         raise QueryError("syntax", f"expected one query, found {len(script.queries)}")
     return script.catalog, script.queries[0].query
+
+
+def unknown_relation(text: str, catalog: Catalog) -> str | None:
+    """Return the first name in a FROM of `text` that is neither declared nor a query's."""
+    for problem in ScriptReader(text, catalog).statements():
+        if isinstance(problem, QueryError) and problem.span is not None:
+            name = text[problem.span.start : problem.span.end].strip("`")
+            if problem.message == no_relation(name):
+                return name
+    return None
 
 
 class ScriptReader:

@@ -30,7 +30,7 @@ UNITS = ("bytes", "KB", "MB", "GB", "TB")
 @click.option("--bounded", is_flag=True, help="Read what is there, say that the stream has ended, then stop.")
 @click.option("--quiet", is_flag=True, help="Show no progress; problems are told.")
 def edge(agent: Path, once: bool, bounded: bool, quiet: bool) -> None:
-    """Run the AGENT of an edge (a TOML file): read rows, do level 1, send frames up.
+    """Run the AGENT of an edge (a TOML file): read rows, aggregate them, send frames up.
 
     It asks what is above for orders, and reads nothing before there are any. Frames wait on the disk until they are
     taken above. Started again, it goes on where it stopped: no row of a file is sent twice, none is lost. Ctrl-C cuts

@@ -9,19 +9,19 @@ from pathlib import Path
 import pyarrow as pa
 import rich_click as click
 
-from headrace.cli.files import WRITERS, check_folder, read_relation
+from headrace.cli.data_script import data_options, load, read_options
+from headrace.cli.files import FILE_FORMATS, TEXT_FORMATS, DataFiles
 from headrace.cli.output_file import writing
 from headrace.cli.progress import Report, progress_bar
-from headrace.cli.scripts import check_report, read_functions, read_script
+from headrace.cli.scripts import read_functions
 from headrace.cli.tables import print_rows
 from headrace.engine.bounded import answer as answer_with_kernel
 from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import as_stream
-from headrace.inputs.text_file import read_text
-from headrace.kernel.jit import telling
+from headrace.kernel.jit import announce_compile, on_first_compile
 from headrace.model.arrow import from_rows, plain_values, to_rows
 from headrace.model.chaining import rounds, with_upstreams
-from headrace.model.errors import HeadraceError, UsageError, printable
+from headrace.model.errors import UsageError, printable
 from headrace.model.schema import Catalog, Stream, Table
 from headrace.model.types import Value
 from headrace.reference import Interpreter, StepResult
@@ -44,11 +44,13 @@ class Answer:
 @click.argument("queries")
 @click.option(
     "--data",
-    "folder",
+    "path",
     type=click.Path(path_type=Path),
     required=True,
-    help="Folder with <stream>/*.parquet, as headrace data makes it.",
+    help="File (.parquet, .csv, .json, .jsonl) or folder of files; or a folder with a folder or a file for each "
+    "stream and table.",
 )
+@data_options
 @click.option(
     "--engine",
     type=click.Choice(["kernel", "reference"]),
@@ -65,74 +67,67 @@ class Answer:
 )
 @click.option(
     "--format",
-    "file_format",
-    type=click.Choice(list(WRITERS)),
-    default="parquet",
-    show_default=True,
-    help="Format of the files in --out.",
+    "output_format",
+    type=click.Choice(["table", *FILE_FORMATS]),
+    help="Format of the results: table, or all rows of one query as csv or json. Default: table; parquet with --out.",
 )
-@click.option(
-    "--rows", "most", type=click.IntRange(1), default=10, show_default=True, help="How many rows to print per query."
-)
+@click.option("--rows", "most", type=click.IntRange(1), default=10, show_default=True, help="Rows to print per table.")
 def evaluate(
     queries: str,
-    folder: Path,
+    path: Path,
+    event_time: str | None,
+    input_format: str | None,
+    options: tuple[str, ...],
     engine: str,
     functions: str | None,
     only: tuple[str, ...],
     out: Path | None,
-    file_format: str,
+    output_format: str | None,
     most: int,
 ) -> None:
-    """Answer the QUERIES (a script; '-' is standard input) over all rows in the data folder, then stop.
+    """Answer QUERIES over all rows of files, then stop.
 
-    The input is bounded: every window that holds a row is answered, and no row is late. If the script declares no
-    stream, the declarations are read from schema.sql in the data folder.
+    QUERIES is SQL text, a script of SQL, or '-' for standard input. Every window that holds a row is answered, and no
+    row is late. A script that declares no stream is answered over the columns that the files have; the folder of
+    the data may also hold declarations in schema.sql.
 
     \b
     Try it:
-      headrace data trades --rows 20000 --out /tmp/trades
-      headrace workload otf-windows --queries 3 | headrace eval - --data /tmp/trades
+      headrace eval "SELECT src, sum(bytes) FROM flows [RANGE '1 min'] GROUP BY src" --data flows.csv
+      headrace eval queries.sql --data flows.parquet --query talkers --format csv > talkers.csv
     """
-    script = load(queries, folder, read_functions(functions))
+    data = DataFiles(path, input_format, read_options(options))
+    script = load(queries, data, read_functions(functions), event_time)
     known = {named.name: Answer(named) for named in script.queries}
     chosen = [named.name for named in choose(script, only)]
+    chosen_format = check_format(output_format, out, len(chosen))
     asked = {name: answer.named.query for name, answer in known.items()}
     needed = with_upstreams(chosen, asked, script.catalog)
     for stream, ready in rounds({name: asked[name] for name in asked if name in needed}, script.catalog):
-        run(script, stream, ready, known, folder, engine)
+        run(script, stream, ready, known, data, engine)
     answers = [known[name] for name in chosen]
-    if out is None:
+    if out is not None:
+        write(answers, out, chosen_format)
+    elif chosen_format == "table":
         for answer in answers:
             print_rows(answer.named.name, answer.named.query.result_columns(), answer.rows, most)
     else:
-        write(answers, out, file_format)
+        click.echo(FILE_FORMATS[chosen_format](result_table(answers[0])), nl=False)
     report_counts(answers)
 
 
-def load(queries: str, folder: Path, catalog: Catalog) -> Script:
-    """The script, on top of the folder's schema.sql if it declares nothing itself."""
-    text = read_text(queries)
-    check_folder(folder)
-    report: list[HeadraceError] = []
-    schema = folder / "schema.sql"
-    if schema.is_file() and not read_script(text, catalog, []).catalog.streams:
-        catalog = read_script(read_text(str(schema)), catalog, report, file=str(schema)).catalog
-        check_report(report)
-    script = read_script(text, catalog, report, file=queries)
-    if report and not script.catalog.streams:
-        report = [no_stream(schema), *(each for each in report if each.code != "unknown-name")]
-    check_report(report)
-    if not script.queries:
-        raise UsageError("no-queries", "there is no query in the script", hint="add CREATE QUERY name AS SELECT ...")
-    return script
-
-
-def no_stream(schema: Path) -> UsageError:
-    """The one mistake behind every name that is not known."""
-    problem = "declares no stream" if schema.is_file() else "does not exist"
-    hint = "is --data the right folder? else declare the stream in the script: CREATE STREAM name (...) EVENT TIME ..."
-    return UsageError("no-stream", f"the script declares no stream, and {schema} {problem}", hint=hint)
+def check_format(asked: str | None, out: Path | None, queries: int) -> str:
+    """Return the format of the results, which must suit where they go."""
+    if out is not None:
+        if asked == "table":
+            raise click.UsageError("--out writes files: --format parquet, csv or json")
+        return asked or "parquet"
+    if asked == "parquet":
+        raise click.UsageError("--format parquet needs --out DIR")
+    if asked in TEXT_FORMATS and queries != 1:
+        hint = "choose one with --query NAME, or write a file for each with --out DIR"
+        raise UsageError("format", f"{asked} on standard output is for one query, not {queries}", hint=hint)
+    return asked or "table"
 
 
 def choose(script: Script, only: tuple[str, ...]) -> list[NamedQuery]:
@@ -144,13 +139,13 @@ def choose(script: Script, only: tuple[str, ...]) -> list[NamedQuery]:
 
 
 def run(
-    script: Script, stream: Stream, ready: Iterable[str], known: dict[str, Answer], folder: Path, engine: str
+    script: Script, stream: Stream, ready: Iterable[str], known: dict[str, Answer], data: DataFiles, engine: str
 ) -> None:
     """Answer queries of one stream."""
     answers = {name: known[name] for name in ready}
     joined = dict.fromkeys(join.table for answer in answers.values() for join in answer.named.query.joins)
-    tables = {name: rows_of(relation(script.catalog, name), known, folder) for name in joined}
-    ENGINES[engine](Data(script.catalog, stream, rows_of(stream, known, folder), tables), answers)
+    tables = {name: rows_of(relation(script.catalog, name), known, data) for name in joined}
+    ENGINES[engine](Data(script.catalog, stream, rows_of(stream, known, data), tables), answers)
 
 
 def relation(catalog: Catalog, name: str) -> Stream | Table:
@@ -159,10 +154,10 @@ def relation(catalog: Catalog, name: str) -> Stream | Table:
     return found
 
 
-def rows_of(relation: Stream | Table, known: Mapping[str, Answer], folder: Path) -> pa.Table:
+def rows_of(relation: Stream | Table, known: Mapping[str, Answer], data: DataFiles) -> pa.Table:
     """From files, or the results of a query."""
     if isinstance(relation, Table) or relation.derived is None:
-        rows = read_relation(folder, relation)
+        rows = data.read(relation)
         report_rejected(relation.name, rows.rejected)
         return rows.table
     answer = known[relation.name]
@@ -171,7 +166,10 @@ def rows_of(relation: Stream | Table, known: Mapping[str, Answer], folder: Path)
 
 def by_kernel(data: Data, answers: dict[str, Answer]) -> None:
     """One shared plan for all queries, made from a sample of the data."""
-    with telling(say_that_loops_compile), progress_bar(f"{data.stream.name}, {len(answers)} queries") as report:
+    with (
+        on_first_compile(announce_compile),
+        progress_bar(f"{data.stream.name}, {len(answers)} queries") as report,
+    ):
         found = answer_with_kernel(data, {name: each.named.query for name, each in answers.items()}, report=report)
     for name, closed in found.closed.items():
         answer = answers[name]
@@ -180,10 +178,6 @@ def by_kernel(data: Data, answers: dict[str, Answer]) -> None:
         answer.windows, answer.errors, answer.left_out = closed.windows, closed.errors, closed.left_out
         answer.problem = closed.problem
     report_dropped(found.dropped)
-
-
-def say_that_loops_compile() -> None:
-    click.echo("compiling loops for this machine: some seconds, this once", err=True)
 
 
 def by_reference(data: Data, answers: dict[str, Answer]) -> None:
@@ -231,13 +225,17 @@ def report_dropped(dropped: int) -> None:
         click.echo(f"{dropped:,} rows had no event time and were left out", err=True)
 
 
+def result_table(answer: Answer) -> pa.Table:
+    return from_rows(answer.rows, answer.named.query.result_columns())
+
+
 def write(answers: list[Answer], out: Path, file_format: str) -> None:
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     for answer in answers:
         path = out / f"{answer.named.name}.{file_format}"
         with writing(path):
-            WRITERS[file_format](from_rows(answer.rows, answer.named.query.result_columns()), path)
+            path.write_bytes(FILE_FORMATS[file_format](result_table(answer)))
     click.echo(f"one {file_format} file per query in {out}", err=True)
 
 
@@ -246,8 +244,8 @@ def report_counts(answers: list[Answer]) -> None:
     click.echo(f"queries: {len(answers)}, windows: {windows:,}, rows: {rows:,}", err=True)
     for answer in answers:
         if answer.errors:
-            told = f"; the first: {answer.problem}" if answer.problem else ""
-            problem = f"{answer.errors:,} values could not be computed and are NULL{told}"
+            first = f"; the first: {answer.problem}" if answer.problem else ""
+            problem = f"{answer.errors:,} values could not be computed and are NULL{first}"
             click.echo(f"{answer.named.name}: {problem}", err=True)
         if answer.left_out:
             click.echo(f"{answer.named.name}: {answer.left_out:,} empty windows in a row were left out", err=True)

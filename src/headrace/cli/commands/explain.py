@@ -12,9 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 import rich_click as click
 
-from headrace.cli.commands.eval import choose, load
+from headrace.cli.commands.eval import choose
 from headrace.cli.commands.explain_topology import Placement, stream_at_edges, widths_of
-from headrace.cli.files import read_relation
+from headrace.cli.data_script import data_options, load, read_options
+from headrace.cli.files import DataFiles
 from headrace.cli.output_file import writing
 from headrace.cli.plan_svg import draw_plan
 from headrace.cli.scripts import read_functions
@@ -62,11 +63,12 @@ class Setting:
 @click.argument("queries")
 @click.option(
     "--data",
-    "folder",
+    "path",
     type=click.Path(path_type=Path),
-    help="Folder with <stream>/*.parquet, as headrace data makes it; a plan depends on what the data are like. "
+    help="File or folder of the data, as headrace eval takes it: a plan depends on what the data are like. "
     "A job says itself where its data are.",
 )
+@data_options
 @click.option("--functions", metavar="FILE.py", help="Python file with the user functions that the queries call.")
 @click.option(
     "--batch-rows",
@@ -93,7 +95,10 @@ class Setting:
 )
 def explain(
     queries: str,
-    folder: Path | None,
+    path: Path | None,
+    event_time: str | None,
+    input_format: str | None,
+    options: tuple[str, ...],
     functions: str | None,
     batch_rows: int,
     seed: int,
@@ -118,7 +123,8 @@ def explain(
       headrace explain /tmp/queries.sql --data /tmp/trades --query otf_low_002
       headrace explain JOB.toml --topology TOPOLOGY.toml
     """
-    script, rows_of, is_at_edges = given(queries, folder, functions, batch_rows)
+    data = None if path is None else DataFiles(path, input_format, read_options(options))
+    script, rows_of, is_at_edges = given(queries, data, event_time, functions, batch_rows)
     usual = FOR_EDGES if is_at_edges or topology_file is not None else Constants()
     setting = Setting(batch_rows, seed, usual if constants is None else read_constants(constants))
     chosen = [named.name for named in choose(script, names)] if names else []
@@ -140,20 +146,22 @@ def explain(
             placement.print()
 
 
-def given(queries: str, folder: Path | None, functions: str | None, batch_rows: int) -> tuple[Script, RowsOf, bool]:
-    """The queries, how to come by rows (from the data folder, or as the job says), and whether edges have them."""
+def given(
+    queries: str, data: DataFiles | None, event_time: str | None, functions: str | None, batch_rows: int
+) -> tuple[Script, RowsOf, bool]:
+    """The queries, how to come by rows (from the data files, or as the job says), and whether edges have them."""
     if not queries.endswith(".toml"):
-        if folder is None:
+        if data is None:
             raise click.UsageError("a script needs --data: a plan depends on what the data are like")
         return (
-            load(queries, folder, read_functions(functions)),
-            lambda relation: read_relation(folder, relation).table,
+            load(queries, data, read_functions(functions), event_time),
+            lambda relation: data.read(relation).table,
             False,
         )
     from headrace.cli.job_file import read_job
     from headrace.cli.jobs import check_inputs, load_script, read_sample
 
-    if folder is not None or functions is not None:
+    if data is not None or functions is not None:
         raise click.UsageError("a job file says itself where its data and functions are")
     job = read_job(Path(queries))
     script = load_script(job)
@@ -249,10 +257,6 @@ def data_of(script: Script, stream: Stream, queries: Iterable[Query], rows_of: R
     tables |= {other.name: results(script, other, rows_of) for other in catalog.derived if other.name in needed}
     rows = rows_of(stream) if stream.derived is None else results(script, stream, rows_of)
     return Data(catalog, stream, rows, tables)
-
-
-def rows_in(folder: Path, relation: Stream | Table) -> pa.Table:
-    return read_relation(folder, relation).table
 
 
 def results(script: Script, stream: Stream, rows_of: RowsOf) -> pa.Table:
