@@ -177,7 +177,7 @@ def test_a_streaming_frame_goes_on_after_a_stop(spark: SparkSession, tmp_path: P
         engine.add("counts", QUERIES["counts"])
         with engine.start(trigger="20 ms") as run:
             wait_for(lambda run=run, end=end: run.progress() and run.progress()[0].totals.rows == 12 * end)
-            wait_for(lambda run=run: run.progress()[0].queries["counts"].last_end_us is not None)
+            wait_for(lambda run=run: run.progress()[0].queries["counts"].last_window_end is not None)
             assert run.results("counts").num_rows > seen
             seen = run.results("counts").num_rows
     theirs = expected(STEPS)["counts"]

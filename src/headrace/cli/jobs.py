@@ -249,12 +249,13 @@ def script_of(job: Job, warn: Callable[[str], None] = lambda text: None) -> Scri
     return found
 
 
-def engine_of(job: Job, spark: Any, **options: bool) -> Engine:
+def engine_of(job: Job, spark: Any, *, take_over: bool = False, reset_results: bool = False) -> Engine:
     """An engine with the job's streams, tables, queries and sinks, on a session."""
     from headrace.spark.engine import Engine
 
     script = script_of(job)
-    engine = Engine(spark, job.state, quotas=job.quotas, **options, **job.engine)
+    options = {"take_over": take_over, "reset_results": reset_results, **job.engine}
+    engine = Engine(spark, job.state, quotas=job.quotas, **options)
     engine.functions((*script.catalog.functions, *script.catalog.aggregates))
     engine.declare(read_text(str(job.schema)))
     for stream in script.catalog.streams:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.cli.jobs import Job
-from headrace.engine.registry import answer_to
-from headrace.model.errors import UsageError
+from headrace.engine.registry import answer_to, check_answer
 from headrace.model.time import format_timestamp
 from headrace.storage.directory import Directory, open_directory
 
@@ -25,8 +24,7 @@ def answer_within(directory: Directory, request: str, wait_s: float) -> Mapping[
     while True:
         found = answer_to(directory, request)
         if found is not None:
-            refuse(found)
-            return found
+            return check_answer(found)
         left_s = until - time.monotonic()
         if left_s <= 0:
             return None
@@ -35,11 +33,6 @@ def answer_within(directory: Directory, request: str, wait_s: float) -> Mapping[
 
 def pause(seconds: float) -> None:
     time.sleep(seconds)
-
-
-def refuse(answer: Mapping[str, Any]) -> None:
-    if "refused" in answer:
-        raise UsageError(answer["code"], answer["message"], detail=answer.get("detail"), hint=answer.get("hint"))
 
 
 def told(what: str, answer: Mapping[str, Any] | None, directory: Directory, wait_s: float) -> str:

@@ -17,6 +17,7 @@ from headrace.inputs.conversion import REJECTED, as_stream, convert_table, conve
 from headrace.model.arrow import for_people, is_bytes
 from headrace.model.chaining import rounds
 from headrace.model.errors import QueryError, RowErrorWarning, UsageError
+from headrace.model.naming import check_query_name
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
 from headrace.model.types import BIGINT, BINARY, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, decimal
@@ -59,6 +60,7 @@ def aggregate_frame(
     parsed: dict[str, Query] = {}
     with telling_of(unread_columns(rows, *beside.values())):
         for query, text in queries.items():
+            check_query_name(query, parsed)
             catalog, parsed[query] = parse_next(text, catalog, parsed)
     known = {table.name: convert_whole(table.name, beside[table.name], table.columns) for table in declared}
     answers: dict[str, pa.Table] = {}
