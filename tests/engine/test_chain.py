@@ -35,6 +35,7 @@ from headrace.model.errors import HeadraceError, UsageError
 from headrace.spark import engine as engine_module
 from headrace.spark.engine import Engine
 from headrace.sql import parse_script
+from headrace.testing import assert_same_rows
 from tests.engine import dying
 from tests.engine.files import SCHEMA, batches, write_input
 from tests.engine.test_chained_dataframes import by_reference, in_any_order, parsed_chain, plain_rows
@@ -602,7 +603,7 @@ def test_aggregate_of_a_chain_over_a_frame_of_spark(spark: SparkSession) -> None
     here = headrace.aggregate(table, asked, name="r")
     there = headrace.aggregate(spark.createDataFrame(table), asked, name="r")
     for name in asked:
-        assert sorted(map(str, there[name].toArrow().to_pylist())) == sorted(map(str, here[name].to_pylist()))
+        assert_same_rows(there[name].toArrow(), here[name])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headrace
+from headrace import testing
 from headrace.datasets import generate
 from headrace.engine.engine import LocalEngine, Options
 
@@ -84,12 +85,12 @@ def test_the_options_of_an_engine() -> None:
     assert [name for name in given if f"    {name}: " not in text] == []
 
 
-@pytest.mark.parametrize("documented", [headrace.aggregate], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("documented", [headrace.aggregate, testing, testing.FakeClock], ids=lambda each: each.__name__)
 def test_an_example_runs(documented: Any) -> None:
     found = examples(documented)
     assert found
     for example in found:
-        check(example)
+        check(example, FakeClock=testing.FakeClock)
 
 
 @pytest.mark.parametrize("name", [found.name for kind in INNER for found in examples(kind)])

@@ -13,6 +13,7 @@ import pytest
 
 import headrace
 from headrace.model.errors import DataError, HeadraceError, UsageError
+from headrace.testing import assert_same_rows
 from tests.engine.files import CATALOG, LATER, QUERIES, SCHEMA, batches, check_results, expected, write_input
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def test_aggregate_over_a_frame_of_spark(spark: SparkSession) -> None:
     asked = {"n": "SELECT k, count(*) AS n FROM rows [RANGE '1000000 s'] GROUP BY k"}
     here = headrace.aggregate(table, asked, name="rows")["n"]
     there = headrace.aggregate(spark.createDataFrame(table), asked, name="rows")["n"].toArrow()
-    assert sorted(map(str, there.to_pylist())) == sorted(map(str, here.to_pylist()))
+    assert_same_rows(there, here)
 
 
 def test_a_frame_of_other_types_than_declared(spark: SparkSession, tmp_path: Path) -> None:
