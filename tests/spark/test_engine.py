@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 import headrace
 from headrace.model.errors import DataError, HeadraceError, UsageError
@@ -121,6 +123,58 @@ def test_a_callback_that_fails_over_a_streaming_frame(
     assert any(caught.value.message in message for message in caplog.messages)
     with pytest.raises(UsageError, match="function fail failed"):
         run.stop()
+
+
+def test_an_error_of_spark_is_raised_in_our_words(spark: SparkSession, tmp_path: Path) -> None:
+    """Its own error is the cause. A table is read at the start, a stream in a step."""
+    for number, rows in enumerate(batches(1)):
+        write_input(tmp_path / "input", rows, number)
+    engine = engine_over(spark, tmp_path)
+    engine.stream("r", tmp_path / "input")
+    engine.table("names", spark.sql("SELECT 'a' AS k, CAST(raise_error('too low') AS STRING) AS name"))
+    engine.add("counts", QUERIES["counts"])
+    for begin in (engine.run, engine.once, engine.start):
+        with pytest.raises(HeadraceError, match=r"a step failed in Spark: .*too low") as caught:
+            begin()
+        assert caught.value.code == "spark"
+        assert isinstance(caught.value.__cause__, PySparkException)
+    (file,) = (tmp_path / "input").iterdir()
+    good = engine_over(spark, tmp_path)
+    good.stream("r", tmp_path / "input")
+    good.add("counts", QUERIES["counts"])
+    good.once().stop()
+    data = bytearray(file.read_bytes())
+    data[4:100] = bytes(96)
+    (tmp_path / "input" / "bad.parquet").write_bytes(data)
+    with pytest.raises(HeadraceError, match=r"bad\.parquet") as caught:
+        good.once()
+    assert caught.value.code == "bad-file"
+
+
+def test_a_streaming_query_that_spark_ends_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    """By an error of its source, which no step sees, or by a stop from elsewhere."""
+    for number, rows in enumerate(batches(2)):
+        write_input(tmp_path / "input", rows, number)
+    schema = "t timestamp, k string, v long, x double"
+    frame = spark.readStream.schema(schema).parquet(str(tmp_path / "input"))
+    failing = frame.withColumn("k", F.when(F.col("v") >= 0, F.raise_error(F.lit("no such key"))).otherwise("k"))
+    for dataframe, code in ((failing, "spark"), (frame, "stream-stopped")):
+        engine = engine_over(spark, tmp_path / code)
+        engine.stream("r", dataframe)
+        engine.add("counts", QUERIES["counts"])
+        run = engine.start(trigger="20 ms")
+        if code == "stream-stopped":
+            wait_for(run.progress)
+            for query in spark.streams.active:
+                query.stop()
+        with pytest.raises(HeadraceError) as caught:
+            run.join(60)
+        assert caught.value.code == code
+        assert run.exception() is caught.value
+        with pytest.raises(HeadraceError, match="the run has stopped"):
+            run.drop("counts")
+        with pytest.raises(HeadraceError):
+            run.stop()
 
 
 def test_what_a_session_lacks_is_reported_once(

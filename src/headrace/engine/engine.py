@@ -289,7 +289,7 @@ class LocalEngine:
             with translated_by(self.translate):
                 run.start(trigger_us, report)
         except BaseException:
-            run.close()
+            run.stop()
             raise
         return run
 

@@ -123,7 +123,7 @@ class Run:
         for pipeline in self.pipelines:
             if pipeline.is_streaming:
                 assert self.start_streaming is not None
-                pipeline.failed = self.batch_failed
+                pipeline.failed = self.streaming_failed
                 self.streaming.append(self.start_streaming(pipeline, trigger_us))
         self.thread = threading.Thread(target=self.loop, args=(trigger_us / 1e6,), name="headrace", daemon=True)
         self.thread.start()
@@ -137,9 +137,7 @@ class Run:
                 for pipeline in self.pipelines:
                     if not pipeline.is_streaming:
                         pipeline.tick(self.clock())
-                for streaming in self.streaming:
-                    if not self.stopping.is_set():
-                        streaming.check()
+                self.check_streaming()
                 self.stopping.wait(max(0.0, begun + trigger_s - time.monotonic()))
         except BaseException as problem:  # noqa: BLE001 - the outermost loop: it stops and keeps the cause
             self.failed(problem)
@@ -154,8 +152,16 @@ class Run:
                 self.report(self.problem)
             self.stopping.set()
 
-    def batch_failed(self, problem: BaseException) -> None:
-        """Keep an error of a batch in Spark's thread. Stopping the run interrupts that thread: that is no failure."""
+    def check_streaming(self) -> None:
+        """Notice streaming dataframes that ended outside of a step."""
+        for streaming in self.streaming:
+            try:
+                streaming.check()
+            except Exception as problem:  # noqa: BLE001 - it ends the run, unless the run is stopping
+                self.streaming_failed(problem)
+
+    def streaming_failed(self, problem: BaseException) -> None:
+        """Keep an error of a streaming dataframe. Stopping the run ends it too: that is no failure."""
         if not self.stopping.is_set():
             self.failed(problem)
 
