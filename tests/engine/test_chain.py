@@ -82,8 +82,8 @@ r --> counts --> longest
 def without_spark() -> Iterator[None]:
     """The tasks run here, and nothing loses its power."""
     with (
-        patch.object(engine_module, "OnSpark", lambda _: InProcess(2)),
-        patch.object(engine_module, "report_lacking", lambda _: None),
+        patch.object(engine_module, "SparkRunner", lambda _: InProcess(2)),
+        patch.object(engine_module, "report_missing_settings", lambda _: None),
         patch("os.fsync"),
     ):
         yield

@@ -166,7 +166,7 @@ def test_queries_are_known_in_the_midst_of_their_first_step(tmp_path: Path, monk
             looks.append((run.results("groups").num_rows, run.chain.holder("groups") is not None))
             return super().run(*given)
 
-    monkeypatch.setattr(engine_module, "OnSpark", lambda _: Watched(2))
+    monkeypatch.setattr(engine_module, "SparkRunner", lambda _: Watched(2))
     with engine_in(with_rows(tmp_path), CHAINED).run() as run:
         run.once()
     assert looks[0] == (0, True)

@@ -122,9 +122,9 @@ def run_case(case: Case, root: Path, session: Any = None) -> Iterator[Point]:
 def runner_on(session: Any) -> Any:
     if session is None:
         return InProcess()
-    from headrace.spark.runner import OnSpark
+    from headrace.spark.runner import SparkRunner
 
-    return OnSpark(session)
+    return SparkRunner(session)
 
 
 def replace_queries(case: Case, directory: Directory, step: int, rng: np.random.Generator) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.engine.plan_in_force import SAMPLE_ROWS
 from headrace.engine.progress import Progress, progress_of
-from headrace.engine.sinks.sinks import Sink, hand_over
+from headrace.engine.sinks.sinks import Sink, deliver_results
 from headrace.engine.step import Input, Stepper
 from headrace.inputs.conversion import convert_table
 from headrace.model.schema import Stream
@@ -59,7 +59,7 @@ class Pipeline:
         parked = self.stepper.waiting.parked
         self.progress = progress_of(self.stream.name, commit, plan, rows, step_s, rows_per_s, parked)
         if self.stepper.setting.results and not self.stepper.reset_folders:
-            hand_over(self.stepper.setting.results[0], commit, self.sinks)
+            deliver_results(self.stepper.setting.results[0], commit, self.sinks)
 
     def tick(self, clock_us: int | None) -> Commit | None:
         """Run a step over files."""

@@ -17,8 +17,8 @@ from headrace.kernel.close.windows import MAX_RESULT_ROWS
 from headrace.spark.dataframes import empty_table
 from headrace.spark.errors import translate_error
 from headrace.spark.executors import wait_for_cores
-from headrace.spark.runner import OnSpark
-from headrace.spark.session import report_lacking
+from headrace.spark.runner import SparkRunner
+from headrace.spark.session import report_missing_settings
 from headrace.spark.streaming import StreamingDataFrame
 
 
@@ -85,13 +85,13 @@ class Engine(LocalEngine):
         self.spark = spark
 
     def make_runner(self) -> Runner:
-        return OnSpark(self.spark)
+        return SparkRunner(self.spark)
 
     def count_cores(self) -> int:
         return wait_for_cores(self.spark)
 
     def check_session(self) -> None:
-        report_lacking(self.spark)
+        report_missing_settings(self.spark)
 
     def start_streaming(self, pipeline: Pipeline, trigger_us: int) -> StreamingDataFrame:
         return StreamingDataFrame(pipeline, trigger_us)
