@@ -84,7 +84,7 @@ def progress_of(
     rows_per_s: float,
     parked: Mapping[str, str] | None = None,
 ) -> Progress:
-    """Return the progress after a step that read so many rows; `rows_per_s` is that of the step before."""
+    """Return the progress after a step that read `rows` rows; `rows_per_s` is that of the step before."""
     watermark_us = None if commit.watermark_us == ENDED_US else commit.watermark_us
     lag_us = None if watermark_us is None or commit.clock_us is None else commit.clock_us - watermark_us
     return Progress(

@@ -110,7 +110,7 @@ class AbortError(BaseException):
 
 
 class DyingRunner(InProcess):
-    """Runs the tasks of a step, and dies after those of one that it is told to."""
+    """Runs the tasks of a step; if `is_dying` is set, it dies once, after the tasks of the next step."""
 
     is_dying = False
 
