@@ -24,6 +24,7 @@ from benchmarks.spark_peers import (
     file_peers,
     own_answers,
 )
+from headrace.engine.run import Run
 from headrace.engine.step import Stepper
 from headrace.expressions.static_tables import Data
 from headrace.planner.cost import Constants, Cost
@@ -32,7 +33,6 @@ from headrace.planner.draft import apart, priced
 from headrace.planner.plan import Plan
 from headrace.planner.sample import draw
 from headrace.spark.engine import Engine
-from headrace.spark.run import Run
 from headrace.spark.single_query import Files
 from headrace.sql import format_query
 from headrace.storage.disk import local_path

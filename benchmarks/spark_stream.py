@@ -28,8 +28,8 @@ from benchmarks.spark_otf import Bars, Report, Watch, engine_over
 from headrace.datasets import generate
 from headrace.datasets.files import write_parquet
 from headrace.engine.registry import answer_to, ask
+from headrace.engine.run import now_us
 from headrace.engine.step import Stepper
-from headrace.spark.run import now_us
 from headrace.spark.single_query import Files, files_in
 from headrace.sql import format_query
 from headrace.storage.records import Commit

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from shutil import copytree
 from socket import gethostname
@@ -22,6 +23,7 @@ from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkRuntimeError
 from rich.console import Console
 from sqlglot import Token
 
@@ -31,12 +33,11 @@ from headrace.cli.commands.run import drive, opened, tell_rejected
 from headrace.cli.job_file import read_job
 from headrace.cli.jobs import build_engine, load_script
 from headrace.cli.live import LINE_S, Lines, line_of, short_duration, summarise, watching
-from headrace.engine.progress import Progress
-from headrace.model.errors import DataError, HeadraceError, UsageError
-from headrace.spark.errors import DETAILS, TaskError, is_lost, translated
+from headrace.engine.progress import Progress, QueryProgress
+from headrace.model.errors import UsageError
 from headrace.sql import ScriptReader, format_query
 from headrace.storage.directory import Owner, check_free, prepare
-from headrace.storage.records import QueryState, ResultFolder, Totals
+from headrace.storage.records import ResultFolder, Totals
 from tests.cli.command_line import CommandLine
 
 if TYPE_CHECKING:
@@ -217,52 +218,6 @@ def test_what_the_thread_raises_is_raised_where_it_is_waited_for() -> None:
             pass
 
 
-class PythonException(Exception):
-    """As PySpark has one."""
-
-
-PythonException.__module__ = "pyspark.errors.exceptions.captured"
-
-TRACE = """An exception was thrown from the Python worker. Please see the stack trace below.
-Traceback (most recent call last):
-  File "/x/headrace/spark/mapping.py", line 95, in unit_rows
-    yield from read(setting.source, unit, setting.declared, columns)
-{error}
-
-\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
-\tat java.base/java.lang.Thread.run(Thread.java:833)
-"""
-
-
-def test_our_errors_come_out_of_a_stack_trace_whole(tmp_path: Path) -> None:
-    error = DataError("bad-file", "x.parquet: is damaged", detail="page 3", hint="write it again")
-    trace = TRACE.format(error=f"headrace.model.errors.DataError: {error}")
-    found = translated(PythonException(trace), tmp_path)
-    assert isinstance(found, TaskError)
-    assert found.code == "bad-file"
-    assert str(found) == str(error)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_other_errors_are_one_line_and_a_file(tmp_path: Path) -> None:
-    trace = TRACE.format(error="ZeroDivisionError: division by zero")
-    found = str(translated(PythonException(trace), tmp_path))
-    assert found == (
-        "error[spark]: a step failed in Spark: ZeroDivisionError: division by zero\n"
-        f"hint: all that Spark said is in {tmp_path / DETAILS}"
-    )
-    assert "BasePythonRunner" in (tmp_path / DETAILS).read_text()
-    died = "An error occurred while calling o1.x.\n: a.B: aborted\nCaused by: a.b.C: the worker died\nCaused by: a.EOF"
-    assert "a step failed in Spark: the worker died\n" in str(translated(PythonException(died), tmp_path))
-    lost = str(translated(PythonException("[JOB_ABORTED] Job 7 was cancelled\n\tat x"), tmp_path / "none"))
-    assert lost.startswith("error[spark]: a step failed in Spark: [JOB_ABORTED] Job 7 was cancelled")
-
-
-def test_errors_that_are_not_of_spark_stay_what_they_are(tmp_path: Path) -> None:
-    for problem in (UsageError("x", "y"), AssertionError()):
-        assert translated(problem, tmp_path) is problem
-
-
 # Progress
 
 DAY_US = 86_400_000_000
@@ -272,11 +227,11 @@ PROGRESS = Progress(
     totals=Totals(rows=1_234_567, late=5, future=1, dropped=2, bad=3),
     rows_per_s=45_678.9,
     step_s=0.5,
-    watermark_us=1_101_920_401_250_000,
-    lag_us=1_500_000,
+    watermark=datetime(2004, 12, 1, 17, 0, 1, 250_000, tzinfo=UTC),
+    lag=timedelta(seconds=1.5),
     windows=99,
     result_rows=100,
-    queries={"a": QueryState(1, windows=99, rows=100, errors=7)},
+    queries={"a": QueryProgress(windows=99, rows=100, errors=7)},
     sharing=14.25,
     store_files=3,
     store_bytes=4_000,
@@ -289,7 +244,7 @@ def test_a_line_tells_how_far_a_stream_is() -> None:
         "Trades: step 12, 1 query, sharing 14.2x, 1,234,567 rows, 45,679 rows/s, watermark 2004-12-01T17:00:01Z, "
         "lag 1.5 s, 99 windows, late 5, dropped 2, future 1, bad 3"
     )
-    young = replace(PROGRESS, watermark_us=None, lag_us=None, sharing=None)
+    young = replace(PROGRESS, watermark=None, lag=None, sharing=None)
     assert "no watermark yet" in line_of(young)
     assert "all input read" in line_of(replace(young, ended=True))
     assert "bad files 2" in line_of(replace(PROGRESS, totals=Totals(quarantined=2)))
@@ -334,7 +289,7 @@ def test_a_terminal_is_refreshed_in_place() -> None:
 
 
 def test_the_summary_tells_what_came_of_each_query(quiet: Console) -> None:
-    many = {f"q{number}": QueryState(number) for number in range(25)}
+    many = {f"q{number}": QueryProgress() for number in range(25)}
     summarise(quiet, [replace(PROGRESS, queries=many)], [ResultFolder("/results", "json")] * 2)
     shown = written(quiet)
     assert "... and 5 more queries" in shown
@@ -343,7 +298,7 @@ def test_the_summary_tells_what_came_of_each_query(quiet: Console) -> None:
 
 
 def test_the_summary_tells_of_empty_windows_that_were_left_out(quiet: Console) -> None:
-    states = {"a": QueryState(1, windows=1_002, rows=1_002, left_out=16_278), "b": QueryState(1)}
+    states = {"a": QueryProgress(windows=1_002, rows=1_002, left_out=16_278), "b": QueryProgress()}
     summarise(quiet, [replace(PROGRESS, queries=states)], [])
     table = [line.split() for line in written(quiet).splitlines()]
     assert ["query", "windows", "rows", "row", "errors", "empty", "windows", "left", "out"] in table
@@ -352,13 +307,13 @@ def test_the_summary_tells_of_empty_windows_that_were_left_out(quiet: Console) -
 
 
 def test_names_are_not_markup(quiet: Console) -> None:
-    summarise(quiet, [replace(PROGRESS, stream="[red]x", queries={"[b]": QueryState(1)})], [])
+    summarise(quiet, [replace(PROGRESS, stream="[red]x", queries={"[b]": QueryProgress()})], [])
     assert "[red]x" in written(quiet)
     assert "[b]" in written(quiet)
 
 
 def test_names_can_not_steer_the_terminal(quiet: Console) -> None:
-    named = replace(PROGRESS, stream="x\x1b[2J", queries={"\x1b[31mq": QueryState(1)})
+    named = replace(PROGRESS, stream="x\x1b[2J", queries={"\x1b[31mq": QueryProgress()})
     summarise(quiet, [named], [ResultFolder("/\x1b]0;title\x07", "json")])
     terminal = Console(file=io.StringIO(), width=80, force_terminal=True)
     with watching(terminal, in_place=True) as show:
@@ -473,20 +428,11 @@ def test_where_rejected_rows_are_is_told(tmp_path: Path, quiet: Console) -> None
 # A JVM that goes before us
 
 
-def test_a_lost_jvm_is_no_bug_of_ours(tmp_path: Path) -> None:
-    empty = PythonException("Answer from Java side is empty")
-    for problem in (ConnectionRefusedError(111, "Connection refused"), ConnectionResetError(), empty):
-        found = translated(problem, tmp_path)
-        assert isinstance(found, HeadraceError)
-        assert found.code == "spark-lost"
-    assert not is_lost(ValueError("Answer from Java side is empty"))
-
-
 def test_a_jvm_that_dies_during_the_start_is_no_bug_of_ours(
     headrace: CommandLine, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exited = PythonException("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
-    for problem in (ConnectionResetError(), PythonException("Answer from Java side is empty"), exited):
+    exited = PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+    for problem in (ConnectionResetError(), PySparkRuntimeError("Answer from Java side is empty"), exited):
         monkeypatch.setattr("headrace.spark.session.session", Mock(side_effect=problem))
         outcome = headrace("run", job)
         assert outcome.status == 1
@@ -525,7 +471,7 @@ def test_a_step_that_no_executor_runs_is_given_up(job: Path, quiet: Console) -> 
             signal.raise_signal(signal.SIGTERM)
         if idle.cancel_if_idle.call_count == 2:
             idle.is_cancelled = True
-            raise PythonException("Job 0 cancelled as part of cancellation of all jobs")
+            raise PySparkRuntimeError("Job 0 cancelled as part of cancellation of all jobs")
         return False
 
     running.join = join
@@ -552,17 +498,6 @@ def test_the_jvm_is_started_apart_from_our_process_group(tmp_path: Path, monkeyp
     context._gateway = "one that runs"
     sessions.start_java({})
     assert launched.call_count == 1
-
-
-def test_workers_that_lack_headrace_are_told_by_their_python() -> None:
-    from headrace.spark.session import check_workers
-
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(pythonExec="/usr/bin/python3"))
-    trace = TRACE.format(error="ModuleNotFoundError: No module named 'headrace'")
-    with pytest.raises(UsageError, match="workers run /usr/bin/python3") as problem:
-        check_workers(spark, PythonException(trace))
-    assert "PYSPARK_PYTHON=" in (problem.value.hint or "")
-    check_workers(spark, PythonException(TRACE.format(error="ModuleNotFoundError: No module named 'mine'")))
 
 
 @pytest.mark.jvm

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.engine.context import Setting
 from headrace.engine.in_process import InProcess
@@ -23,6 +21,7 @@ from headrace.reference import Interpreter
 from headrace.sql import format_stream, parse_query, parse_script
 from headrace.storage.directory import prepare
 from headrace.storage.records import ResultFolder
+from headrace.testing import write_batch
 from tests.engine.stories import Windows, read_results
 from tests.oracle.test_kernel import check, weights
 
@@ -58,11 +57,7 @@ def batches(count: int, seed: int = 3) -> list[list[dict[str, Any]]]:
 
 
 def write_input(folder: Path, rows: list[dict[str, Any]], number: int) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f".part-{number:04}.parquet"
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
-    os.utime(path, ns=(number * 10**9, number * 10**9))
-    path.rename(folder / path.name.removeprefix("."))
+    write_batch(folder, pa.Table.from_pylist(rows, schema=SCHEMA), number)
 
 
 def result_folders(root: Path) -> tuple[ResultFolder, ...]:

@@ -29,11 +29,13 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace.engine.in_process import InProcess
+from headrace.engine.run import Run
+from headrace.engine.step import Stepper
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.spark import engine as engine_module
 from headrace.spark.engine import Engine
-from headrace.spark.run import Run
 from headrace.sql import parse_script
+from headrace.testing import assert_same_rows
 from tests.engine import dying
 from tests.engine.files import SCHEMA, batches, write_input
 from tests.engine.test_chained_dataframes import by_reference, in_any_order, parsed_chain, plain_rows
@@ -80,8 +82,8 @@ r --> counts --> longest
 def without_spark() -> Iterator[None]:
     """The tasks run here, and nothing loses its power."""
     with (
-        patch.object(engine_module, "OnSpark", lambda _: InProcess(2)),
-        patch.object(engine_module, "report_lacking", lambda _: None),
+        patch.object(engine_module, "SparkRunner", lambda _: InProcess(2)),
+        patch.object(engine_module, "report_missing_settings", lambda _: None),
         patch("os.fsync"),
     ):
         yield
@@ -136,6 +138,10 @@ def meanwhile(run: Run, request: Callable[[], Any]) -> Any:
     if isinstance(told[0], HeadraceError):
         raise told[0]
     return told[0]
+
+
+def stepper_of(run: Run, stream: str) -> Stepper:
+    return next(each.stepper for each in run.pipelines if each.place == stream)
 
 
 def derived(run: Run, name: str) -> Any:
@@ -268,7 +274,7 @@ def test_the_watermark_of_results_is_how_far_the_windows_are_closed(tmp_path: Pa
     write_all(tmp_path, {"r": batches(STEPS)})
     run = engine_in(tmp_path, {"groups": GROUPS, "smooth": SMOOTH}).run()
     steps(run)
-    base, results = run.pipeline("r").stepper.commit, derived(run, "groups")
+    base, results = stepper_of(run, "r").commit, derived(run, "groups")
     assert base is not None
     assert results.watermark_us == results.closed_us == base.closed_us
     assert max(ends_of(run, "smooth")) == results.closed_us // (4 * SECOND_US) * 4, "all that can be closed is"
@@ -328,7 +334,7 @@ def test_a_join_waits_for_the_slower_stream(ahead: str, tmp_path: Path) -> None:
         if number >= 2:
             write_input(tmp_path / behind, given_batches[behind][number - 2], number - 2)
         steps(run)
-    slower = run.pipeline(behind).stepper.commit
+    slower = stepper_of(run, behind).commit
     assert slower is not None
     assert slower.closed_us is not None
     shown = ends_of(run, "joined")
@@ -526,7 +532,7 @@ def test_a_child_dies_at_a_point(point: str, tmp_path: Path) -> None:
     child = subprocess.run(
         [sys.executable, "-m", "tests.engine.test_chain", *words],
         cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONPATH": "."},
+        env={**os.environ, "PYTHONPATH": f".{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,
         timeout=60,
         check=False,
@@ -597,7 +603,7 @@ def test_aggregate_of_a_chain_over_a_frame_of_spark(spark: SparkSession) -> None
     here = headrace.aggregate(table, asked, name="r")
     there = headrace.aggregate(spark.createDataFrame(table), asked, name="r")
     for name in asked:
-        assert sorted(map(str, there[name].toArrow().to_pylist())) == sorted(map(str, here[name].to_pylist()))
+        assert_same_rows(there[name].toArrow(), here[name])
 
 
 if __name__ == "__main__":

@@ -35,14 +35,14 @@ def write_files(root: Path, count: int = STEPS) -> None:
 
 def test_executors_that_register_while_a_step_begins(spark: SparkSession, tmp_path: Path) -> None:
     """The number of tasks is taken once: here Spark has one core at first, and four a moment later."""
-    from headrace.spark.runner import OnSpark
+    from headrace.spark.runner import SparkRunner
 
     write_files(tmp_path, 8)
     engine = engine_over(spark, tmp_path, reducers=2)
     engine.stream("r", tmp_path / "input")
     engine.add("n", "SELECT count(*) AS n FROM r [RANGE '1000000 s']")
     cores = PropertyMock(side_effect=[1, *[4] * 100])
-    with patch.object(OnSpark, "tasks", cores), engine.bounded() as run:
+    with patch.object(SparkRunner, "tasks", cores), engine.bounded() as run:
         assert sum(run.results("n")["n"].to_pylist()) == 12 * 8
 
 
@@ -53,18 +53,21 @@ def test_a_dataframe_that_loses_rows_on_the_way(spark: SparkSession, tmp_path: P
     engine = engine_over(spark, tmp_path)
     engine.stream("r", spark.createDataFrame(pa.Table.from_pylist(rows, schema=SCHEMA)))
     engine.add("n", "SELECT count(*) AS n FROM r [RANGE '1000000 s']")
-    with patch.object(running, "row_task", losing_rows), pytest.raises(DataError, match="of 24 rows of the dataframe"):
+    with (
+        patch.object(running, "make_row_task", losing_rows),
+        pytest.raises(DataError, match="of 24 rows of the dataframe"),
+    ):
         engine.bounded()
     assert not list((tmp_path / "state" / "r" / "commits").glob("0*"))
 
 
 def losing_rows(setting: Any, step: Any, names: list[str]) -> Any:
     """Level 1 over the rows of a dataframe but the first of each batch."""
-    from headrace.spark.runner import row_task
+    from headrace.spark.runner import make_row_task
 
     def run(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = pa.Table.from_batches(list(given)).slice(1)
-        yield from row_task(setting, step, names)(iter(tables.to_batches()))
+        yield from make_row_task(setting, step, names)(iter(tables.to_batches()))
 
     return run
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import logging
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import headrace
 from headrace.engine.in_process import InProcess
+from headrace.engine.run import Run
 from headrace.engine.step import Ran
-from headrace.model.errors import UsageError
+from headrace.model.errors import HeadraceError, UsageError
+from headrace.model.naming import QUERY_NAME_HINT
 from headrace.spark import engine as engine_module
-from headrace.spark.run import Run
+from headrace.sql import parse_script
 from tests.engine.files import batches, write_input
-from tests.engine.test_chain import CHAIN, engine_in, here
+from tests.engine.test_chain import CHAIN, DECLARATIONS, GROUPS, SMOOTH, engine_in, here
 
 __all__ = ["here"]
 pytestmark = pytest.mark.usefixtures("here")
@@ -49,9 +54,80 @@ def test_a_callback_that_fails_ends_the_run_with_a_word(tmp_path: Path, caplog: 
     assert problem.message in told.getMessage()
     assert told.exc_info is not None
     assert told.exc_info[1] is problem.__cause__
-    assert run.results("groups").num_rows > 0
+    assert run.exception() is problem
+    assert repr(run).startswith("<headrace.Run failed with callback: r at step ")
+    for call in (lambda: run.add("n", GROUPS), lambda: run.drop("groups"), lambda: run.results("groups")):
+        with pytest.raises(HeadraceError, match="the run has stopped: the callback sink's function") as later:
+            call()
+        assert (later.value.code, later.value.__cause__) == ("run-failed", problem)
+    assert run.progress()[0].totals.rows > 0
     with pytest.raises(UsageError, match="my mistake"):
         run.stop()
+
+
+def test_a_run_that_has_ended_takes_no_requests(tmp_path: Path) -> None:
+    """It says so at once: no step would answer."""
+    engine = engine_in(with_rows(tmp_path), CHAINED)
+    run = engine.start(trigger="1 ms")
+    assert run.is_active
+    run.stop()
+    assert (run.is_active, run.exception()) == (False, None)
+    done = engine.once()
+    assert repr(done).startswith("<headrace.Run done: r at step ")
+    for ended in (run, done):
+        begun = time.monotonic()
+        for call in (partial(ended.add, "n", GROUPS), partial(ended.drop, "groups")):
+            with pytest.raises(UsageError) as caught:
+                call()
+            assert caught.value.code == "run-stopped"
+        assert time.monotonic() - begun < 5
+        assert ended.results("groups").num_rows > 0
+    done.stop()
+    assert repr(done).startswith("<headrace.Run stopped: r at step ")
+
+
+def test_a_second_run_over_a_state_says_how_to_end_the_first(tmp_path: Path) -> None:
+    """As when the cell of a notebook is run twice."""
+    engine = engine_in(with_rows(tmp_path), CHAINED)
+    first = engine.start(trigger="1 ms")
+    with pytest.raises(UsageError) as caught:
+        engine_in(tmp_path, CHAINED).start()
+    assert caught.value.code == "state-in-use"
+    assert "run.stop()" in (caught.value.hint or "")
+    assert first.is_active
+    second = engine_in(tmp_path, CHAINED).start(replace=True)
+    assert (first.is_active, second.is_active) == (False, True)
+    second.stop()
+
+
+def test_a_run_that_failed_makes_way_for_the_next(tmp_path: Path) -> None:
+    engine = engine_in(with_rows(tmp_path), CHAINED)
+    engine.sink("callback", function=failing)
+    with pytest.raises(UsageError, match="my mistake"):
+        engine.start(trigger="1 ms").join(PATIENCE_S)
+    engine.sinks.clear()
+    engine.once().stop()
+
+
+def test_names_obey_one_rule(tmp_path: Path) -> None:
+    engine = engine_in(tmp_path, CHAINED)
+    rows = pa.table({"t": pa.array([0], pa.timestamp("us", "UTC"))})
+    with engine.start(trigger="1 ms") as run:
+        for name in ("a b", "1st", "a-b", "q" * 65):
+            query = {name: "SELECT count(*) AS n FROM stream [RANGE '1 s']"}
+            for call in (
+                partial(engine.add, name, GROUPS),
+                partial(run.add, name, GROUPS),
+                partial(parse_script, f"{DECLARATIONS}; CREATE QUERY `{name}` AS {GROUPS}"),
+                partial(headrace.aggregate, rows, query),
+            ):
+                with pytest.raises(HeadraceError) as caught:
+                    call()
+                assert (caught.value.code, caught.value.hint) == ("query-name", QUERY_NAME_HINT)
+        for name, sql in (("Groups", GROUPS), ("GROUPS", SMOOTH), ("Smooth", GROUPS)):
+            for add in (engine.add, run.add):
+                with pytest.raises(UsageError, match=f"there is a query '{name.lower()}' already"):
+                    add(name, sql)
 
 
 def test_a_step_is_handed_over_again_until_it_is_taken(tmp_path: Path) -> None:
@@ -90,7 +166,7 @@ def test_queries_are_known_in_the_midst_of_their_first_step(tmp_path: Path, monk
             looks.append((run.results("groups").num_rows, run.chain.holder("groups") is not None))
             return super().run(*given)
 
-    monkeypatch.setattr(engine_module, "OnSpark", lambda _: Watched(2))
+    monkeypatch.setattr(engine_module, "SparkRunner", lambda _: Watched(2))
     with engine_in(with_rows(tmp_path), CHAINED).run() as run:
         run.once()
     assert looks[0] == (0, True)

@@ -51,8 +51,8 @@ def stop_at(when: str, step: int) -> Any:
 def run_command(arguments: list[str]) -> int:
     with ExitStack() as stack:
         stack.enter_context(patch.object(sessions, "session", no_session))
-        stack.enter_context(patch.object(engine, "report_lacking"))
-        stack.enter_context(patch.object(engine, "OnSpark", lambda _: InProcess(TASKS)))
+        stack.enter_context(patch.object(engine, "report_missing_settings"))
+        stack.enter_context(patch.object(engine, "SparkRunner", lambda _: InProcess(TASKS)))
         if STOP_AT in os.environ:
             when, _, step = os.environ[STOP_AT].partition(":")
             stack.enter_context(patch.object(Owner, "write_commit", stop_at(when, int(step))))

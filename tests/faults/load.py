@@ -154,9 +154,9 @@ def skip_sync(descriptor: int) -> None:
 def runner_on(session: Any) -> Any:
     if session is None:
         return InProcess()
-    from headrace.spark.runner import OnSpark
+    from headrace.spark.runner import SparkRunner
 
-    return OnSpark(session)
+    return SparkRunner(session)
 
 
 def replace_queries(case: Case, directory: Directory, step: int, rng: np.random.Generator) -> None:

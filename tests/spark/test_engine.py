@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 import headrace
 from headrace.model.errors import DataError, HeadraceError, UsageError
+from headrace.testing import assert_same_rows
 from tests.engine.files import CATALOG, LATER, QUERIES, SCHEMA, batches, check_results, expected, write_input
 
 if TYPE_CHECKING:
@@ -70,7 +73,7 @@ def test_aggregate_over_a_frame_of_spark(spark: SparkSession) -> None:
     asked = {"n": "SELECT k, count(*) AS n FROM rows [RANGE '1000000 s'] GROUP BY k"}
     here = headrace.aggregate(table, asked, name="rows")["n"]
     there = headrace.aggregate(spark.createDataFrame(table), asked, name="rows")["n"].toArrow()
-    assert sorted(map(str, there.to_pylist())) == sorted(map(str, here.to_pylist()))
+    assert_same_rows(there, here)
 
 
 def test_a_frame_of_other_types_than_declared(spark: SparkSession, tmp_path: Path) -> None:
@@ -120,6 +123,58 @@ def test_a_callback_that_fails_over_a_streaming_frame(
     assert any(caught.value.message in message for message in caplog.messages)
     with pytest.raises(UsageError, match="function fail failed"):
         run.stop()
+
+
+def test_an_error_of_spark_is_raised_in_our_words(spark: SparkSession, tmp_path: Path) -> None:
+    """Its own error is the cause. A table is read at the start, a stream in a step."""
+    for number, rows in enumerate(batches(1)):
+        write_input(tmp_path / "input", rows, number)
+    engine = engine_over(spark, tmp_path)
+    engine.stream("r", tmp_path / "input")
+    engine.table("names", spark.sql("SELECT 'a' AS k, CAST(raise_error('too low') AS STRING) AS name"))
+    engine.add("counts", QUERIES["counts"])
+    for begin in (engine.run, engine.once, engine.start):
+        with pytest.raises(HeadraceError, match=r"a step failed in Spark: .*too low") as caught:
+            begin()
+        assert caught.value.code == "spark"
+        assert isinstance(caught.value.__cause__, PySparkException)
+    (file,) = (tmp_path / "input").iterdir()
+    good = engine_over(spark, tmp_path)
+    good.stream("r", tmp_path / "input")
+    good.add("counts", QUERIES["counts"])
+    good.once().stop()
+    data = bytearray(file.read_bytes())
+    data[4:100] = bytes(96)
+    (tmp_path / "input" / "bad.parquet").write_bytes(data)
+    with pytest.raises(HeadraceError, match=r"bad\.parquet") as caught:
+        good.once()
+    assert caught.value.code == "bad-file"
+
+
+def test_a_streaming_query_that_spark_ends_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    """By an error of its source, which no step sees, or by a stop from elsewhere."""
+    for number, rows in enumerate(batches(2)):
+        write_input(tmp_path / "input", rows, number)
+    schema = "t timestamp, k string, v long, x double"
+    frame = spark.readStream.schema(schema).parquet(str(tmp_path / "input"))
+    failing = frame.withColumn("k", F.when(F.col("v") >= 0, F.raise_error(F.lit("no such key"))).otherwise("k"))
+    for dataframe, code in ((failing, "spark"), (frame, "stream-stopped")):
+        engine = engine_over(spark, tmp_path / code)
+        engine.stream("r", dataframe)
+        engine.add("counts", QUERIES["counts"])
+        run = engine.start(trigger="20 ms")
+        if code == "stream-stopped":
+            wait_for(run.progress)
+            for query in spark.streams.active:
+                query.stop()
+        with pytest.raises(HeadraceError) as caught:
+            run.join(60)
+        assert caught.value.code == code
+        assert run.exception() is caught.value
+        with pytest.raises(HeadraceError, match="the run has stopped"):
+            run.drop("counts")
+        with pytest.raises(HeadraceError):
+            run.stop()
 
 
 def test_what_a_session_lacks_is_reported_once(
@@ -177,7 +232,7 @@ def test_a_streaming_frame_goes_on_after_a_stop(spark: SparkSession, tmp_path: P
         engine.add("counts", QUERIES["counts"])
         with engine.start(trigger="20 ms") as run:
             wait_for(lambda run=run, end=end: run.progress() and run.progress()[0].totals.rows == 12 * end)
-            wait_for(lambda run=run: run.progress()[0].queries["counts"].last_end_us is not None)
+            wait_for(lambda run=run: run.progress()[0].queries["counts"].last_window_end is not None)
             assert run.results("counts").num_rows > seen
             seen = run.results("counts").num_rows
     theirs = expected(STEPS)["counts"]

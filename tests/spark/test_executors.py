@@ -17,7 +17,7 @@ from headrace.engine.context import Setting, step_of
 from headrace.model.errors import UsageError
 from headrace.spark import executors
 from headrace.spark import session as sessions
-from headrace.spark.executors import Activity, IdleJob, Reports, is_local, no_executor, wait_for_cores
+from headrace.spark.executors import Activity, IdleJob, Reports, describe_missing_executor, is_local, wait_for_cores
 from headrace.storage.records import Attempt
 from tests.engine.files import CATALOG
 
@@ -53,7 +53,7 @@ def test_a_missing_executor_is_reported_after_a_minute_and_then_rarely() -> None
 
 def test_the_report_names_the_address_that_workers_must_reach() -> None:
     conf = SparkConf(loadDefaults=False).setMaster("spark://m:7077")
-    text = no_executor(conf.set("spark.driver.host", "10.0.0.1").set("spark.driver.port", "4040"))
+    text = describe_missing_executor(conf.set("spark.driver.host", "10.0.0.1").set("spark.driver.port", "4040"))
     assert "10.0.0.1:4040" in text
     assert "spark://m:7077" in text
     assert "spark.driver.host" in text
@@ -66,7 +66,7 @@ def clocked(seconds: list[float]) -> Any:
 def test_a_job_without_a_task_is_cancelled_when_it_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
     spark: Any = Mock()
     seen: Iterator[Activity] = iter([WAITS, WORKS, PLANS, LISTS_NONE, LISTS_NONE, WORKS, WAITS, WAITS, WAITS])
-    monkeypatch.setattr(executors, "activity_of", lambda _: next(seen))
+    monkeypatch.setattr(executors, "read_activity", lambda _: next(seen))
     job = IdleJob(spark, clocked([0.0, 10.0, 69.9, 80.0, 84.9, 85.0]))
     for _ in range(8):
         job.cancel_if_idle()
@@ -131,7 +131,7 @@ def test_the_python_of_the_workers_may_be_chosen(
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/env/python")
     settings = {} if setting is None else {"spark.pyspark.python": setting}
-    assert sessions.workers_python(master, settings) == (expected or sys.executable)
+    assert sessions.choose_workers_python(master, settings) == (expected or sys.executable)
 
 
 def test_secrets_are_not_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:

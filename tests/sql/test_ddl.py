@@ -133,7 +133,7 @@ REFUSED = [
     ("CREATE QUERY", "syntax", ""),
     ("CREATE QUERY q", "syntax", ""),
     ("CREATE QUERY q AS", "syntax", ""),
-    ("CREATE QUERY `a b` AS SELECT 1", "declaration", "`a b`"),
+    ("CREATE QUERY `a b` AS SELECT 1", "query-name", "`a b`"),
 ]
 
 

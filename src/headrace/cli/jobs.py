@@ -77,11 +77,14 @@ def load_script(job: Job, warn: Callable[[str], None] = lambda text: None, catal
     return Script(catalog, tuple(queries.values()))
 
 
-def build_engine(job: Job, script: Script, spark: Any, **options: bool) -> Engine:
+def build_engine(
+    job: Job, script: Script, spark: Any, *, take_over: bool = False, reset_results: bool = False
+) -> Engine:
     """Return an engine on a session, with the sources and sinks of the job and all that its script holds."""
     from headrace.spark.engine import Engine
 
-    engine = Engine(spark, job.state, quotas=job.quotas, **options, **job.engine)
+    options = {"take_over": take_over, "reset_results": reset_results, **job.engine}
+    engine = Engine(spark, job.state, quotas=job.quotas, **options)
     engine.add_script(script)
     for stream in script.catalog.streams:
         source, sent = job.streams[stream.name.lower()], job.edges.get(stream.name.lower())

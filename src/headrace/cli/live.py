@@ -15,7 +15,7 @@ from rich.text import Text
 
 from headrace.engine.progress import Progress
 from headrace.model.errors import printable
-from headrace.model.time import UNITS_US, format_timestamp
+from headrace.model.time import MICROSECOND, UNITS_US, format_timestamp, to_microseconds
 from headrace.storage.records import ResultFolder
 
 REFRESH_S = 0.25
@@ -30,16 +30,16 @@ Show = Callable[[Sequence[Progress]], None]
 
 def facts(progress: Progress) -> list[list[str]]:
     """What there is to say, in three groups."""
-    totals, watermark_us = progress.totals, progress.watermark_us
+    totals = progress.totals
     position = "all input read" if progress.ended else "no watermark yet"
-    if watermark_us is not None:
-        position = f"watermark {format_timestamp(watermark_us - watermark_us % 1_000_000)}"
+    if progress.watermark is not None:
+        position = f"watermark {format_timestamp(to_microseconds(progress.watermark.replace(microsecond=0)))}"
     begun = [f"step {progress.step:,}", counted(len(progress.queries), "query", "queries")]
     if progress.sharing is not None:
         begun.append(f"sharing {progress.sharing:.1f}x")
     input_side = [f"{totals.rows:,} rows", f"{progress.rows_per_s:,.0f} rows/s", position]
-    if progress.lag_us is not None:
-        input_side.append(f"lag {short_duration(progress.lag_us)}")
+    if progress.lag is not None:
+        input_side.append(f"lag {short_duration(progress.lag // MICROSECOND)}")
     if progress.edges:
         input_side.append(counted(len(progress.edges), "edge", "edges"))
     if progress.parked:

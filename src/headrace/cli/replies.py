@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.cli.job_file import Job
-from headrace.engine.registry import answer_to
-from headrace.model.errors import UsageError
+from headrace.engine.registry import answer_to, check_answer
 from headrace.model.time import format_timestamp
 from headrace.storage.directory import Directory, open_directory
 
@@ -26,8 +25,7 @@ def wait_for_answer(directory: Directory, request: str, wait_s: float) -> Mappin
     while True:
         answer = answer_to(directory, request)
         if answer is not None:
-            raise_refusal(answer)
-            return answer
+            return check_answer(answer)
         left_s = until - time.monotonic()
         if left_s <= 0:
             return None
@@ -36,12 +34,6 @@ def wait_for_answer(directory: Directory, request: str, wait_s: float) -> Mappin
 
 def pause(seconds: float) -> None:
     time.sleep(seconds)
-
-
-def raise_refusal(answer: Mapping[str, Any]) -> None:
-    """Raise the error that an answer carries, if it is a refusal."""
-    if "refused" in answer:
-        raise UsageError(answer["code"], answer["message"], detail=answer.get("detail"), hint=answer.get("hint"))
 
 
 def describe_answer(done: str, answer: Mapping[str, Any] | None, directory: Directory, wait_s: float) -> str:

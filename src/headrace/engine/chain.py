@@ -22,13 +22,14 @@ from headrace.engine.step import Stepper
 from headrace.engine.watermark import ENDED_US, extent_us
 from headrace.inputs.conversion import as_stream
 from headrace.model.arrow import arrow_type
-from headrace.model.chaining import derived_stream
-from headrace.model.errors import UsageError
+from headrace.model.chaining import derived_stream, place_of
+from headrace.model.errors import UsageError, nearest
+from headrace.model.naming import same_name
 from headrace.model.query import Query
 from headrace.model.schema import Stream
 from headrace.model.time import later
 from headrace.model.units import InputFile
-from headrace.sql import format_stream
+from headrace.sql import format_stream, parse_next
 from headrace.storage.directory import Beginning, Directory, open_directory, prepare, read_format
 from headrace.storage.disk import make_folder
 from headrace.storage.records import Commit, QueryState, Span
@@ -56,10 +57,45 @@ class Chain:
         """A name stands for one query, whatever it reads."""
         seen: set[str] = set()
         for stepper in self.steppers():
-            for name in sorted(stepper.names & seen):
-                hint = "drop the old one, or give the new one another name"
-                raise UsageError("query-exists", f"there is a query '{name}' already, over other rows", hint=hint)
+            for name in sorted(stepper.names):
+                if (known := same_name(name, seen)) is not None:
+                    hint = "drop the old one, or give the new one another name"
+                    raise UsageError("query-exists", f"there is a query '{known}' already, over other rows", hint=hint)
             seen |= stepper.names
+
+    def directory_of(self, name: str) -> Directory:
+        """Return the state that has a query."""
+        holder = self.holder(name)
+        if holder is None:
+            raise self.no_query(name)
+        return holder.directory
+
+    def directory_for(self, sql: str, stream: str | None = None) -> Directory:
+        """Return the state that is to answer a query: that of a stream, or of the one that the query reads.
+
+        For results that nobody reads yet a state is made, which the run opens in its next round.
+        """
+        place = stream or self.place_for(sql)
+        by_place = {pipeline.place.lower(): pipeline for pipeline in self.pipelines}
+        if place.lower() in by_place:
+            return by_place[place.lower()].stepper.directory
+        root = self.pipelines[0].stepper.directory.root.parent / place
+        if (root / "format.json").exists():
+            return open_directory(root)
+        names = sorted(pipeline.place for pipeline in self.pipelines)
+        raise UsageError("stream", f"there is no stream '{place}'", hint=nearest(place, names))
+
+    def place_for(self, sql: str) -> str:
+        catalog, query = parse_next(sql, self.pipelines[0].stepper.setting.catalog, self.queries())
+        place = place_of(query, catalog)
+        if self.holder(query.stream) is not None and place not in {pipeline.place for pipeline in self.pipelines}:
+            results = self.results(query.stream)
+            setting = results.stepper.setting
+            prepare_results(Path(setting.root).parent, place, results, setting.reducers)
+        return place
+
+    def no_query(self, name: str) -> UsageError:
+        return UsageError("no-query", f"there is no query '{name}'", hint=nearest(name, self.queries()))
 
     def is_stale(self, pipeline: Pipeline) -> bool:
         """Whether it is of results that nobody reads and that are not the same any more."""

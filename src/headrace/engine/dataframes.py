@@ -19,6 +19,7 @@ from headrace.kernel.jit import announce_compile, on_first_compile
 from headrace.model.arrow import for_people, is_bytes
 from headrace.model.chaining import rounds
 from headrace.model.errors import HeadraceError, QueryError, RowErrorWarning, UsageError
+from headrace.model.naming import check_query_name
 from headrace.model.query import Query
 from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
 from headrace.model.types import BIGINT, BINARY, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, decimal
@@ -56,6 +57,7 @@ def aggregate_frame(
     parsed: dict[str, Query] = {}
     with telling_of(unread_columns(rows, *beside.values())):
         for query, text in queries.items():
+            check_query_name(query, parsed)
             catalog, parsed[query] = parse_next(text, catalog, parsed)
     known = {table.name: convert_whole(table.name, beside[table.name], table.columns) for table in declared}
     answers: dict[str, pa.Table] = {}

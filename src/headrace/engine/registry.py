@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from headrace.model.errors import HeadraceError, QueryError, UsageError, nearest
-from headrace.model.naming import QUERY_NAME_HINT, is_query_name, same_name
+from headrace.model.naming import check_query_name, same_name
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.planner.codec import decode, encode, find_renamed
@@ -110,7 +110,7 @@ def applied(registry: Registry, request: Request, query: Query | None, quotas: Q
     elif (known := same_name(request.name, registry.queries)) is not None:
         hint = "headrace queries replace changes it; drop it first to begin anew"
         raise UsageError("query-exists", f"there is a query '{known}' already", hint=hint)
-    check_name(request.name)
+    check_query_name(request.name)
     if len(registry.queries) >= quotas.queries:
         raise UsageError("quota", f"there are {quotas.queries} queries, as many as are allowed")
     return with_query(registry, request.name, request.sql, query)
@@ -130,11 +130,6 @@ def checked(sql: str, catalog: Catalog, stream: str, readable: Mapping[str, Quer
     if query.stream != stream:
         raise QueryError("other-stream", f"the query is over {query.stream}, and this engine reads {stream}")
     return query
-
-
-def check_name(name: str) -> None:
-    if not is_query_name(name):
-        raise UsageError("query-name", f"'{name}' can't be the name of a query", hint=QUERY_NAME_HINT)
 
 
 def check_stream_name(name: str) -> None:
@@ -232,6 +227,13 @@ def answer_to(directory: Directory, id: str) -> dict[str, Any] | None:
     found: dict[str, Any] = read_record(path)
     path.unlink(missing_ok=True)
     return found
+
+
+def check_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer; raise an error if the request was refused."""
+    if "refused" in answer:
+        raise UsageError(answer["code"], answer["message"], detail=answer.get("detail"), hint=answer.get("hint"))
+    return answer
 
 
 def refusal(problem: HeadraceError) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from headrace.engine.registry import (
 from headrace.expressions.static_tables import Data
 from headrace.kernel.level1.join import Joiner
 from headrace.model.errors import HeadraceError, UsageError, nearest
+from headrace.model.naming import same_name
 from headrace.model.query import Query
 from headrace.storage.directory import Directory
 from headrace.storage.garbage import forget_answers
@@ -109,8 +110,9 @@ class Changes:
         return checked(request.sql, self.setting.catalog, self.setting.stream, self.readable())
 
     def check_readers(self, registry: Registry, request: Request) -> None:
-        if request.action == "add" and request.name in self.readable() and request.name not in registry.queries:
-            raise UsageError("query-exists", f"there is a query '{request.name}' already, over other rows")
+        elsewhere = self.readable().keys() - registry.queries.keys()
+        if request.action == "add" and (known := same_name(request.name, elsewhere)) is not None:
+            raise UsageError("query-exists", f"there is a query '{known}' already, over other rows")
         readers = self.readers(request.name) if request.action in ("drop", "replace", "resume") else ()
         if readers:
             problem = f"{', '.join(readers)} reads the results of '{request.name}'"

@@ -1,4 +1,4 @@
-"""DataFrames of Spark as streams and tables, and bounded queries over them."""
+"""Bounded queries over DataFrames of Spark."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from headrace.model.errors import RowErrorWarning
 from headrace.model.schema import UserFunction
 
 
-def empty(frame: DataFrame) -> pa.Table:
-    """A table of its columns."""
-    schema: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC")
+def empty_table(dataframe: DataFrame) -> pa.Table:
+    """Return the columns of a DataFrame as an Arrow table without rows."""
+    schema: pa.Schema = to_arrow_schema(dataframe.schema, timezone="UTC")
     return schema.empty_table()
 
 
@@ -32,25 +32,25 @@ def aggregate_spark(
     tables: Mapping[str, Any],
     functions: Iterable[UserFunction | DeclaredAggregate],
 ) -> dict[str, DataFrame]:
-    """Every window of the queries over a static DataFrame; results are DataFrames."""
+    """Answer every window of the queries over a static DataFrame; results are DataFrames."""
     from headrace.spark.engine import Engine
 
     spark = frame.sparkSession
     with tempfile.TemporaryDirectory() as state:
         engine = Engine(spark, state)
         engine.functions(functions)
-        engine.stream(name, frame, event_time=event_time or only_time(empty(frame), name))
+        engine.stream(name, frame, event_time=event_time or only_time(empty_table(frame), name))
         for other, table in tables.items():
             engine.table(other, table)
         for query, sql in queries.items():
             engine.add(query, sql)
         with engine.bounded() as run:
-            for each in run.progress():
-                told = {query: (state.errors, state.problem) for query, state in each.queries.items()}
-                for warning in shortcomings(each.stream, each.totals.bad, each.totals.dropped, told):
+            for progress in run.progress():
+                errors = {query: (state.errors, state.problem) for query, state in progress.queries.items()}
+                for warning in shortcomings(progress.stream, progress.totals.bad, progress.totals.dropped, errors):
                     warnings.warn(warning, RowErrorWarning, stacklevel=3)
-            found = {query: run.results(query) for query in queries}
+            results = {query: run.results(query) for query in queries}
             return {
                 query: spark.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
-                for query, rows in found.items()
+                for query, rows in results.items()
             }

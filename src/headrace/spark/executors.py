@@ -1,4 +1,4 @@
-"""Executors of a cluster: whether a job waits for one, and how many cores there are once they have registered."""
+"""Executors of a cluster: whether a job waits for one, and the number of cores once they have registered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST_REPORT_S = 60.0
 NEXT_REPORT_S = 600.0
 IDLE_S = 5.0
 MAX_IDLE_S = 60.0
-"""Where there are executors. Spark may report a task that has begun only with the next heartbeat of its executor."""
+"""The limit where there are executors: Spark may report a task only with the next heartbeat of its executor."""
 SETTLE_S = 3.0
 MAX_SETTLE_S = 30.0
 
@@ -32,7 +32,7 @@ def is_local(master: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What a session does at a moment."""
+    """What a session does at the moment."""
 
     executors: int
     stages: int
@@ -44,8 +44,8 @@ class Activity:
         return self.stages > 0 and self.tasks == 0
 
 
-def activity_of(spark: SparkSession) -> Activity:
-    """Return what runs now. The driver is among those that Spark lists as executors."""
+def read_activity(spark: SparkSession) -> Activity:
+    """Return what runs now. Spark lists the driver among the executors."""
     context = spark.sparkContext
     stages = [context.statusTracker().getStageInfo(number) for number in context.statusTracker().getActiveStageIds()]
     tasks = sum(stage.numActiveTasks for stage in stages if stage is not None)
@@ -72,23 +72,23 @@ class Reports:
 
 
 def watch_executors(spark: SparkSession) -> None:
-    """Report on the log, from a thread of its own, that a job gets no executor; until the session is stopped."""
+    """Start a thread that logs when a job gets no executor, until the session is stopped."""
 
     def watch() -> None:
         reports = Reports()
         while spark.sparkContext._jsc is not None:
             try:
-                found = activity_of(spark)
+                activity = read_activity(spark)
             except (Py4JError, ConnectionError, AttributeError):
                 return  # it was stopped meanwhile
-            if reports.is_due(time.monotonic(), found.is_idle and found.executors == 0):
-                LOG.warning(no_executor(spark.sparkContext.getConf()))
+            if reports.is_due(time.monotonic(), activity.is_idle and activity.executors == 0):
+                LOG.warning(describe_missing_executor(spark.sparkContext.getConf()))
             time.sleep(LOOK_S)
 
     threading.Thread(target=watch, name="executors", daemon=True).start()
 
 
-def no_executor(conf: SparkConf) -> str:
+def describe_missing_executor(conf: SparkConf) -> str:
     address = f"{conf.get('spark.driver.host', '?')}:{conf.get('spark.driver.port', '?')}"
     return (
         f"Spark at {conf.get('spark.master', '?')} has given this job no executor for {FIRST_REPORT_S:.0f} s or more, "
@@ -102,8 +102,8 @@ def no_executor(conf: SparkConf) -> str:
 
 
 class IdleJob:
-    """The work of a run on a cluster that was asked to stop. It is cancelled when no executor has run a task of it for
-    a while: such a step may never end.
+    """The work of a run on a cluster that is to stop. It is cancelled if no executor has run a task of it for a while,
+    since such a step may never end.
     """
 
     def __init__(self, spark: SparkSession, clock: Clock = time.monotonic) -> None:
@@ -113,13 +113,13 @@ class IdleJob:
         self.is_cancelled = False
 
     def cancel_if_idle(self) -> None:
-        found = activity_of(self.spark)
-        if not found.is_idle:
+        activity = read_activity(self.spark)
+        if not activity.is_idle:
             self.since_s = None
             return
         now_s = self.clock()
         self.since_s = now_s if self.since_s is None else self.since_s
-        if now_s - self.since_s >= (MAX_IDLE_S if found.executors else IDLE_S):
+        if now_s - self.since_s >= (MAX_IDLE_S if activity.executors else IDLE_S):
             self.is_cancelled = True
             self.spark.sparkContext.cancelAllJobs()
 
@@ -135,18 +135,18 @@ def wait_for_cores(
     if is_local(context.master) or conf.contains("spark.default.parallelism"):
         return int(context.defaultParallelism)
     spark.range(0, 1, 1, 1).collect()
-    expected = expected_cores(conf)
+    expected = count_expected_cores(conf)
     cores, grown_s = int(context.defaultParallelism), clock()
     until_s = grown_s + MAX_SETTLE_S
     while cores != expected and (now_s := clock()) < until_s and (expected is not None or now_s < grown_s + SETTLE_S):
         pause(0.1)
-        if (found := int(context.defaultParallelism)) != cores:
-            cores, grown_s = found, clock()
+        if (now_cores := int(context.defaultParallelism)) != cores:
+            cores, grown_s = now_cores, clock()
     return cores
 
 
-def expected_cores(conf: SparkConf) -> int | None:
-    """Return how many cores the settings ask for, if they say so."""
+def count_expected_cores(conf: SparkConf) -> int | None:
+    """Return the number of cores that the settings ask for, if they do."""
     if conf.contains("spark.executor.instances"):
         return int(conf.get("spark.executor.instances", "1")) * int(conf.get("spark.executor.cores", "1"))
     return int(conf.get("spark.cores.max", "0")) or None

@@ -1,4 +1,4 @@
-"""The Java that Spark would start: looked for where Spark looks, and asked for its version. No PySpark here."""
+"""The Java that Spark would start, and its version. This module must work without PySpark: `doctor` uses it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDED = f"The Spark part needs Java {' or '.join(map(str, SUPPORTED))}: install
 OWN_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR")
 
 Run = Callable[[Sequence[str]], str | None]
-"""Run a program: what it prints on both outputs, or None when it cannot be run or fails."""
+"""Run a program, and return what it prints on both outputs; None if it can't be run or fails."""
 
 
 class Java(NamedTuple):
@@ -39,7 +39,7 @@ def find_java(environment: Mapping[str, str], run: Run) -> Java:
 
 
 def java_major(output: str) -> int | None:
-    """The feature release in what `java -version` prints; Java 8 calls itself 1.8."""
+    """Return the feature release in what `java -version` prints; Java 8 calls itself 1.8."""
     found = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(found[1]) if found else None
 
@@ -55,12 +55,12 @@ def run_program(command: Sequence[str]) -> str | None:
 
 
 def names_own_spark(environment: Mapping[str, str]) -> bool:
-    """Whether the user has a Spark with settings of its own, which may choose another Java and its logging."""
+    """Return whether the user has a Spark with its own settings, which may choose another Java and its logging."""
     return any(environment.get(name) for name in OWN_SPARK)
 
 
 def check_java(environment: Mapping[str, str], run: Run = run_program) -> None:
-    """Refuse what can't run Spark. A Java that is newer than those we test may do."""
+    """Refuse a Java that can't run Spark. One that is newer than those we test may do."""
     if names_own_spark(environment):
         return
     java = find_java(environment, run)

@@ -33,18 +33,18 @@ PIECES = "reducer int, plan string, data binary"
 MANIFESTS = "manifest string, counted binary"
 PIECE_SCHEMA = pa.schema([("reducer", pa.int32()), ("plan", pa.string()), ("data", pa.binary())])
 
-FOR_STEPS = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
-"""In a session of their own, beside the user's: there is nothing to generate code for, and no join to adapt."""
+STEP_SETTINGS = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
+"""Steps run in a session of their own: there is nothing to generate code for, and no join to adapt."""
 
 Batches = Iterator[pa.RecordBatch]
 
 
-class OnSpark:
-    """A runner that gives the tasks to Spark."""
+class SparkRunner:
+    """Runs the tasks of a step on Spark."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark.newSession()
-        for key, value in FOR_STEPS.items():
+        for key, value in STEP_SETTINGS.items():
             self.spark.conf.set(key, value)
 
     @property
@@ -52,39 +52,41 @@ class OnSpark:
         return int(self.spark.sparkContext.defaultParallelism)
 
     def run(self, setting: Setting, step: Attempt, rows: DataFrame | None) -> Ran:
-        """The rows of a dataframe are observed on their way in: a second count, which level 1 has no part in."""
+        """Run a step. Spark counts the rows of a dataframe too, independently of level 1."""
         shares = step_of(setting, step).shares
         observed = Observation()
         if rows is None:
             pieces = self.unit_pieces(setting, step, len(shares))
         else:
             watched = rows.observe(observed, count(lit(1)).alias("rows"))
-            # mapInArrow looks columns up by name, and takes a dot in it for a path.
+            # mapInArrow looks columns up by name, and reads a dot in a name as a path.
             numbered = watched.toDF(*map(str, range(len(rows.columns))))
-            pieces = numbered.mapInArrow(row_task(setting, step, rows.columns), PIECES)
+            pieces = numbered.mapInArrow(make_row_task(setting, step, rows.columns), PIECES)
             if shares:
                 pieces = pieces.union(self.unit_pieces(setting, step, len(shares)))
         shuffled = pieces.repartitionById(setting.reducers, "reducer")
         try:
-            found = shuffled.mapInArrow(reducer_task(setting, step), MANIFESTS).collect()
+            outcomes = shuffled.mapInArrow(make_reducer_task(setting, step), MANIFESTS).collect()
         except (PySparkException, Py4JError) as problem:
             check_workers(self.spark, problem)
             raise
-        reduced = [Reduced(manifest_from(json.loads(row.manifest)), counted_from(bytes(row.counted))) for row in found]
+        reduced = [
+            Reduced(manifest_from(json.loads(row.manifest)), counted_from(bytes(row.counted))) for row in outcomes
+        ]
         if rows is None:
             return Ran(reduced)
         read = sum(each.counted.dataframe_rows for each in reduced)
         dataframe_rows = int(observed.get["rows"])
-        # A stage that Spark had to run again is observed twice: only a second look tells.
+        # A stage that Spark ran again is observed twice: count the rows in another way.
         return Ran(reduced, dataframe_rows if dataframe_rows == read else rows.count())
 
     def unit_pieces(self, setting: Setting, step: Attempt, tasks: int) -> DataFrame:
         numbers = self.spark.range(0, max(1, tasks), 1, max(1, tasks))
-        return numbers.mapInArrow(unit_task(setting, step), PIECES)
+        return numbers.mapInArrow(make_unit_task(setting, step), PIECES)
 
 
-def unit_task(setting: Setting, step: Attempt) -> Callable[[Batches], Batches]:
-    """Level 1 over the units that the journal gives to the task of each number."""
+def make_unit_task(setting: Setting, step: Attempt) -> Callable[[Batches], Batches]:
+    """Return level 1 over the units that the journal gives to the task of each number."""
 
     def run(batches: Batches) -> Batches:
         shares = step_of(setting, step).shares
@@ -92,50 +94,50 @@ def unit_task(setting: Setting, step: Attempt) -> Callable[[Batches], Batches]:
             for number in batch.column(0).to_pylist():
                 if number < len(shares):
                     yield from map(to_batch, map_units(setting, step, shares[number]))
-        set_aside(1, setting, step)
+        freeze_gc(1, setting, step)
 
     return run
 
 
-def row_task(setting: Setting, step: Attempt, names: list[str]) -> Callable[[Batches], Batches]:
-    """Level 1 over the rows of a DataFrame, whose columns have these names."""
+def make_row_task(setting: Setting, step: Attempt, names: list[str]) -> Callable[[Batches], Batches]:
+    """Return level 1 over the rows of a DataFrame, whose columns have these names."""
 
     def run(batches: Batches) -> Batches:
         stream = setting.declared
         named = (pa.Table.from_batches([batch]).rename_columns(names) for batch in batches)
-        found = (convert_table(table, stream.columns, stream.zone) for table in named)
-        yield from map(to_batch, map_rows(setting, step, (Rows(each.table, each.rejected) for each in found)))
-        set_aside(1, setting, step)
+        converted = (convert_table(table, stream.columns, stream.zone) for table in named)
+        yield from map(to_batch, map_rows(setting, step, (Rows(each.table, each.rejected) for each in converted)))
+        freeze_gc(1, setting, step)
 
     return run
 
 
-def reducer_task(setting: Setting, step: Attempt) -> Callable[[Batches], Batches]:
+def make_reducer_task(setting: Setting, step: Attempt) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         context = TaskContext.get()
         assert context is not None
-        reduced = reduce_step(setting, step, context.partitionId(), received(batches))
+        reduced = reduce_step(setting, step, context.partitionId(), read_pieces(batches))
         manifest = json.dumps(asdict(reduced.manifest))
         yield pa.RecordBatch.from_pydict({"manifest": [manifest], "counted": [to_json(reduced.counted)]})
-        set_aside(2, setting, step)
+        freeze_gc(2, setting, step)
 
     return run
 
 
-def set_aside(level: int, setting: Setting, step: Attempt) -> None:
-    """A worker of Spark collects garbage after every task. What stays for the next steps need not be looked at then."""
+def freeze_gc(level: int, setting: Setting, step: Attempt) -> None:
+    """Keep what stays for the next steps out of the garbage collection that a worker of Spark runs after every task."""
     journal = step_of(setting, step).journal
-    frozen_with(level, setting, journal.registry, journal.plan)
+    freeze_gc_once(level, setting, journal.registry, journal.plan)
 
 
 @lru_cache(maxsize=64)
-def frozen_with(_level: int, _setting: Setting, _registry: int, _plan: str | None) -> None:
-    """Once for what a level keeps of a registry and a plan."""
+def freeze_gc_once(_level: int, _setting: Setting, _registry: int, _plan: str | None) -> None:
+    """Freeze once for what a level keeps of a registry and a plan."""
     gc.collect()
     gc.freeze()
 
 
-def received(batches: Batches) -> Iterator[Piece]:
+def read_pieces(batches: Batches) -> Iterator[Piece]:
     for batch in batches:
         columns: list[Any] = [column.to_pylist() for column in batch.columns]
         yield from map(Piece, *columns)

@@ -46,14 +46,14 @@ appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
 """
-"""Of the JVM, as Spark sets it for a shell, but without the remarks on how it is set and on libraries it does without.
-`spark.log.level` holds once the session has started.
+"""Logging of the JVM, as Spark sets it for a shell, without its remarks on levels and missing libraries.
+`spark.log.level` applies once the session has started.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A setting, and why. Some matter only where the session is our own; some are what Spark takes by itself."""
+class SparkSetting:
+    """A value and its reason. Some matter only in a session of our own; some are the default of Spark."""
 
     value: str
     why: str
@@ -61,28 +61,28 @@ class Wanted:
     is_default: bool = False
 
 
-SETTINGS: Mapping[str, Wanted] = {
-    "spark.sql.adaptive.enabled": Wanted(
+SETTINGS: Mapping[str, SparkSetting] = {
+    "spark.sql.adaptive.enabled": SparkSetting(
         "false", "a small job takes 535 ms with adaptive execution and 250 ms without", is_reported=False
     ),
-    "spark.python.worker.reuse": Wanted(
+    "spark.python.worker.reuse": SparkSetting(
         "true", "a new worker loads compiled loops for about a second", is_default=True
     ),
-    "spark.python.daemon.module": Wanted("headrace.spark.worker_daemon", "workers start with the kernel loaded"),
-    "spark.sql.session.timeZone": Wanted("UTC", "times inside are UTC", is_reported=False),
-    "spark.ui.enabled": Wanted("false", "the web interface listens on all addresses, without a password"),
-    "spark.ui.showConsoleProgress": Wanted("false", "progress is shown by Headrace", is_reported=False),
-    "spark.sql.runSQLOnFiles": Wanted("false", "no text of a query may name a file"),
-    "spark.sql.reflect.allowList": Wanted(NEVER, "no text of a query may call Java methods"),
-    "spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled": Wanted(
+    "spark.python.daemon.module": SparkSetting("headrace.spark.worker_daemon", "workers start with the kernel loaded"),
+    "spark.sql.session.timeZone": SparkSetting("UTC", "times inside are UTC", is_reported=False),
+    "spark.ui.enabled": SparkSetting("false", "the web interface listens on all addresses, without a password"),
+    "spark.ui.showConsoleProgress": SparkSetting("false", "progress is shown by Headrace", is_reported=False),
+    "spark.sql.runSQLOnFiles": SparkSetting("false", "no text of a query may name a file"),
+    "spark.sql.reflect.allowList": SparkSetting(NEVER, "no text of a query may call Java methods"),
+    "spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled": SparkSetting(
         "false", "values of rows stay out of logs", is_default=True
     ),
-    JAVA_OPTIONS: Wanted(
+    JAVA_OPTIONS: SparkSetting(
         "-XX:+UseSerialGC",
         "beside the workers the JVM does little: all memory grows by 9% in 150 steps, with its usual collector by 13%",
         is_reported=False,
     ),
-    "spark.log.level": Wanted("ERROR", "Headrace reports what matters", is_reported=False),
+    "spark.log.level": SparkSetting("ERROR", "Headrace reports what matters", is_reported=False),
 }
 
 ON_ONE_MACHINE: Mapping[str, str] = {
@@ -90,17 +90,17 @@ ON_ONE_MACHINE: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.authenticate": "true",
 }
-"""Nobody else has to reach it. Spark makes the secret of `local` by itself. On a cluster these are left to the user."""
+"""Only this machine has to reach it. Spark makes the secret of `local` itself. On a cluster the user sets these."""
 
 SECRET = "spark.authenticate.secret"
 PRIVATE = re.compile("secret|password|token|access.?key", re.IGNORECASE)
-"""Settings that are not for the command line of the JVM, which everybody can see: they follow over its socket."""
+"""Settings that do not go on the command line of the JVM, which everybody can see, but over its socket."""
 STANDARD_ERROR = 2
 INCUBATOR = b"WARNING: Using incubator modules"
 LOCAL_FOLDER = "spark.local.dir"
 UMASK = 0o077
 NO_MASTER = "Cannot call methods on a stopped SparkContext"
-"""What Spark raises when it has given up on its master: the context stops itself while it is made."""
+"""The error of Spark when it has given up on its master: the context stops itself while it is made."""
 
 ENVIRONMENT: Mapping[str, str] = {
     "OMP_NUM_THREADS": "1",
@@ -112,8 +112,19 @@ ENVIRONMENT: Mapping[str, str] = {
 
 
 def start_session(master: str = "local[*]", extra: Mapping[str, str] | None = None) -> SparkSession:
-    """Start a session with all settings. The workers run the Python that this is, or the one that was chosen."""
-    os.environ["PYSPARK_PYTHON"] = workers_python(master, extra or {})
+    """Start a session with all settings that Headrace needs, is faster with, or is safer with.
+
+    Args:
+        master: The master of Spark.
+        extra: Further settings, which override those of Headrace.
+
+    Returns:
+        The session. Its workers run this Python, or the one that `spark.pyspark.python` names.
+
+    Raises:
+        UsageError: There is no Java that fits, or the master does not answer.
+    """
+    os.environ["PYSPARK_PYTHON"] = choose_workers_python(master, extra or {})
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -145,7 +156,7 @@ def start_session(master: str = "local[*]", extra: Mapping[str, str] | None = No
     return spark
 
 
-def workers_python(master: str, settings: Mapping[str, str]) -> str:
+def choose_workers_python(master: str, settings: Mapping[str, str]) -> str:
     """Return the interpreter of the workers: the one that the settings name, on a cluster also the environment."""
     named = settings.get("spark.pyspark.python")
     if named is None and not is_local(master):
@@ -154,8 +165,10 @@ def workers_python(master: str, settings: Mapping[str, str]) -> str:
 
 
 def start_java(settings: Mapping[str, str]) -> None:
-    """Where no JVM runs yet, in a session of its own: a signal to our process group, as `timeout` and terminals send
-    it, is for us, who let the step finish. PySpark keeps SIGINT from it and nothing else.
+    """Start the JVM, if none runs yet, in a process session of its own.
+
+    `timeout` and terminals send signals to our process group. They are for us, so that the step can finish. PySpark
+    keeps only SIGINT from the JVM.
     """
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
@@ -178,8 +191,9 @@ def start_java(settings: Mapping[str, str]) -> None:
 
 
 def make_local_folder(settings: Mapping[str, str]) -> str | None:
-    """Make a folder that only we can read for what Spark puts on disk, pieces of the stream among it; None where the
-    user has named one. A JVM uses it for as long as it lives, and removes it when it ends.
+    """Make a folder that only we can read for what Spark puts on disk, such as pieces of the stream.
+
+    Return None if the user has named one. The JVM uses it as long as it lives, and removes it when it ends.
     """
     if LOCAL_FOLDER in settings or os.environ.get("SPARK_LOCAL_DIRS"):
         return None
@@ -229,7 +243,7 @@ def pass_errors(source: int) -> None:
 
 @contextmanager
 def logging_options() -> Iterator[str]:
-    """How the JVM that is started meanwhile logs: it reads the file once."""
+    """Yield the options that set the logging of a JVM, which reads the file once, at its start."""
     if names_own_spark(os.environ):
         yield ""
         return
@@ -239,28 +253,28 @@ def logging_options() -> Iterator[str]:
         yield f"-Dlog4j2.configurationFile={Path(file.name).as_uri()}"
 
 
-def lacking(spark: SparkSession) -> Iterator[str]:
-    """What a session that was handed in would be better with."""
-    set_there = spark.sparkContext.getConf()
+def find_missing_settings(spark: SparkSession) -> Iterator[str]:
+    """Yield the settings that a session of the user lacks, with their reasons."""
+    conf = spark.sparkContext.getConf()
     for key, wanted in SETTINGS.items():
-        found = set_there.get(key, wanted.value if wanted.is_default else None)
-        if wanted.is_reported and found != wanted.value:
+        value = conf.get(key, wanted.value if wanted.is_default else None)
+        if wanted.is_reported and value != wanted.value:
             yield f"{key} = {wanted.value}: {wanted.why}"
     if is_local(spark.sparkContext.master) and spark.sparkContext.pythonExec != sys.executable:
         yield f"PYSPARK_PYTHON = {sys.executable}: workers run {spark.sparkContext.pythonExec} instead"
 
 
 REPORTED: set[str] = set()
-"""The applications that were told."""
+"""The applications whose missing settings were reported."""
 
 
-def report_lacking(spark: SparkSession) -> None:
-    """Once for each application, through logging."""
+def report_missing_settings(spark: SparkSession) -> None:
+    """Log the settings that a session of the user lacks, once for each application."""
     application = spark.sparkContext.applicationId
-    found = [] if application in REPORTED else list(lacking(spark))
+    missing = [] if application in REPORTED else list(find_missing_settings(spark))
     REPORTED.add(application)
-    if found:
-        settings = "".join(f"\n  {each}" for each in found)
+    if missing:
+        settings = "".join(f"\n  {setting}" for setting in missing)
         LOG.warning("this Spark session is used as it is; headrace.spark.session.start_session() also sets%s", settings)
 
 
@@ -268,8 +282,9 @@ def report_lacking(spark: SparkSession) -> None:
 def session(
     master: str = "local[*]", extra: Mapping[str, str] | None = None, starting: Callable[[], None] = lambda: None
 ) -> Iterator[SparkSession]:
-    """The session that is active, which stays; or one of our own, which is stopped when all went well or not, but not
-    when someone wants to leave at once.
+    """Yield the active session, or one of our own that is stopped at the end.
+
+    Our own is not stopped on an interrupt: then the user wants to leave at once.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -280,13 +295,13 @@ def session(
     try:
         yield ours
     except Exception:
-        stop(ours)
+        stop_session(ours)
         raise
-    stop(ours)
+    stop_session(ours)
 
 
-def stop(ours: SparkSession) -> None:
-    """One whose JVM is gone has stopped."""
+def stop_session(ours: SparkSession) -> None:
+    """Stop a session, whose JVM may be gone."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
@@ -295,19 +310,19 @@ def stop(ours: SparkSession) -> None:
             LOG.debug("Spark had stopped already: %s", problem)
 
 
-UNFIT = re.compile(
+UNFIT_PYTHON = re.compile(
     r"No module named '(?:headrace|pyarrow|numpy|numba|sqlglot|pyspark)[.\w]*'|\[PYTHON_VERSION_MISMATCH\] [^\n]*"
     r"|Cannot run program [^\n]*"
 )
 
 
 def check_workers(spark: SparkSession, problem: BaseException) -> None:
-    """Raise what went wrong in a step in our words, if it is that the workers' Python can't run Headrace."""
-    found = UNFIT.search(str(problem))
-    if found:
+    """Raise an error that names the workers' Python, if a step failed because that Python can't run Headrace."""
+    sign = UNFIT_PYTHON.search(str(problem))
+    if sign:
         raise UsageError(
             "workers-python",
             f"Spark's workers run {spark.sparkContext.pythonExec}, which can't run Headrace",
-            detail=found[0],
+            detail=sign[0],
             hint=f"set PYSPARK_PYTHON={sys.executable} before the session starts, or install headrace there",
         ) from None

@@ -1,4 +1,4 @@
-"""One query as a plain Spark aggregation, as people write it: what the shared plan is compared with.
+"""One query as a plain Spark aggregation, as users write it: the shared plan is compared with it.
 
 Static tables are broadcast joins, windows are `window()`. Only groups, sums and counts are translated.
 """
@@ -75,10 +75,11 @@ def spark_query(query: Query, frames: Mapping[str, DataFrame], event_time: str) 
 
 
 def in_windows(rows: DataFrame, window: Window, time: Column) -> DataFrame:
-    """Spark's windows begin at `k * slide + startTime`, ours end at `k * slide + offset`.
+    """Add a column with the window of a row. Spark's windows begin at `k * slide + startTime`, ours end at
+    `k * slide + offset`.
 
-    Spark refuses a slide longer than the range. Then windows of one slide end where ours do, and only rows of the last
-    `range` of them are taken.
+    Spark refuses a slide longer than the range. Then windows of one slide end where ours do, and rows before the last
+    `range` of them are filtered out.
     """
     slide = f"{window.slide_us} microseconds"
     if window.range_us >= window.slide_us:
@@ -141,7 +142,9 @@ def unsupported(what: str) -> UnsupportedError:
 
 
 def operator_of(call: Call) -> Operator:
-    """Arithmetic is on doubles only: on integers the engines differ in overflow and division."""
+    """Return the operator of a call. Arithmetic is on doubles only: engines differ in the overflow and division of
+    integers.
+    """
     if call.function not in OPERATORS or call.type not in (BOOLEAN, DOUBLE):
         raise unsupported(f"{call.function} of type {call.type.name}")
     return OPERATORS[call.function]
@@ -149,7 +152,7 @@ def operator_of(call: Call) -> Operator:
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """A query as the peers take it: groups and aggregates by the names of their columns; a sum is of something."""
+    """A query as peers read it: groups and aggregates by the names of their columns."""
 
     window: Window
     groups: Mapping[str, Expression]

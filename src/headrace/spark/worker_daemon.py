@@ -1,4 +1,4 @@
-"""What forks Spark's Python workers: it has the kernel loaded, so a worker need not load it."""
+"""The daemon that forks Spark's Python workers. It has loaded the kernel, so workers need not load it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import headrace.engine.level2_task  # noqa: F401 - loaded for the workers
 from headrace.kernel.memory import keep_memory
 
 if __name__ == "__main__":
-    # A worker collects garbage after every task, and would look at all that is loaded here: 0.1 s each time.
+    # A worker collects garbage after every task. Frozen objects are left out, which saves 0.1 s each time.
     gc.collect()
     gc.freeze()
     keep_memory()

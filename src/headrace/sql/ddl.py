@@ -9,7 +9,7 @@ from datetime import UTC, tzinfo
 from sqlglot import Token, TokenType
 
 from headrace.model.errors import QueryError
-from headrace.model.naming import QUERY_NAME_HINT, is_query_name
+from headrace.model.naming import QUERY_NAME_CODE, QUERY_NAME_HINT, is_query_name
 from headrace.model.schema import LOCAL_TIMESTAMP, Column, Stream, Table
 from headrace.model.time import format_duration, parse_zone
 from headrace.model.types import TIMESTAMP
@@ -48,7 +48,7 @@ def named_select(cursor: Cursor) -> NamedSelect:
     name = "".join(token.text for token in tokens)
     if not is_query_name(name):
         message = f"'{name}' can't be the name of a query"
-        raise QueryError("declaration", message, hint=QUERY_NAME_HINT, span=span_of(tokens[0], tokens[-1]))
+        raise QueryError(QUERY_NAME_CODE, message, hint=QUERY_NAME_HINT, span=span_of(tokens[0], tokens[-1]))
     name_token = tokens[0]
     cursor.expect("AS")
     if cursor.at_end:

@@ -22,8 +22,8 @@ from headrace.model.types import Value
 from headrace.sql import format_query, parse_script
 
 if TYPE_CHECKING:
+    from headrace.engine.run import Run
     from headrace.spark.engine import Engine
-    from headrace.spark.run import Run
 
 FILES = 16
 SAMPLE = 4

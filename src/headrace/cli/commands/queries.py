@@ -20,10 +20,11 @@ from headrace.cli.replies import describe_answer, open_state, wait_for_answer
 from headrace.engine.chain import beginning_of
 from headrace.engine.completeness import outlook
 from headrace.engine.edge_inbox import holding_back
-from headrace.engine.registry import ask, check_name, read_registry, requests
+from headrace.engine.registry import ask, read_registry, requests
 from headrace.inputs.text_file import STANDARD_INPUT, read_text
 from headrace.model.chaining import place_of
 from headrace.model.errors import HeadraceError, UsageError, nearest, printable
+from headrace.model.naming import check_query_name
 from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.model.time import format_timestamp
@@ -70,7 +71,7 @@ def add(job: Path, name: str, sql: str | None, file: str | None, wait_s: float) 
     Try it:
       headrace queries add job.toml volume "SELECT sum(Vol) AS volume FROM Trades [RANGE '1 minute']"
     """
-    check_name(name)
+    check_query_name(name)
     request("add", read_job(job), name, text_of(sql, file), wait_s, file)
 
 

@@ -17,13 +17,12 @@ from headrace.cli.live import REFRESH_S, say, summarise, watching
 from headrace.model.errors import UsageError
 from headrace.model.schema import Catalog
 from headrace.model.time import parse_duration
-from headrace.spark.errors import is_lost, translated
 from headrace.wire.exchange import DirectoryExchange
 
 if TYPE_CHECKING:
+    from headrace.engine.run import Run
     from headrace.spark.engine import Engine
     from headrace.spark.executors import IdleJob
-    from headrace.spark.run import Run
     from headrace.wire.http_server import Server
 
 QUIET = {"spark.log.level": "FATAL"}
@@ -127,8 +126,10 @@ def in_our_words(state: Path) -> Iterator[None]:
     """Raise what goes wrong in Spark, its start and its end among it, as an error of ours."""
     try:
         yield
-    except Exception as problem:  # noqa: BLE001 - PySpark is not imported here: its errors are known by their text
-        known = translated(problem, state)
+    except Exception as problem:  # noqa: BLE001 - every error leaves it again, as itself or translated
+        from headrace.spark.errors import translate_error
+
+        known = translate_error(problem, state)
         raise known from (None if known is not problem else problem.__cause__)
 
 
@@ -171,6 +172,8 @@ def drive(running: Run, job: Job, mode: str | None, console: Console, idle: Idle
                     if idle is not None and asked.is_set():
                         idle.cancel_if_idle()
         except Exception as problem:
+            from headrace.spark.errors import is_lost
+
             if mode is None:
                 running.close()
             is_cancelled = idle is not None and idle.is_cancelled

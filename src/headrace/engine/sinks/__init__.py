@@ -1,1 +1,1 @@
-"""Where results go beside the files of a job."""
+"""Where results go."""

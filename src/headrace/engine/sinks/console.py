@@ -1,4 +1,4 @@
-"""Results on the terminal as they come."""
+"""Results as tables on the terminal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Where results go. File sinks are written by the reducers and shown when the step is committed; the others are handed
-each committed step's files by the driver.
+"""Where results go. Reducers write the files of file sinks, which appear when the step is committed. The driver hands
+the rows of each committed step to the other sinks.
 
 A new sink is one function and one line in `SINKS`.
 """
@@ -19,7 +19,7 @@ from headrace.storage.records import Commit, ResultFolder
 
 
 class Sink(Protocol):
-    """Takes the results of one query in one step. After a crash the last step may be handed over again."""
+    """Takes the results of one query in one step. After a crash the last step may come again."""
 
     def __call__(self, query: str, step: int, rows: pa.Table) -> None: ...
 
@@ -34,13 +34,13 @@ class Memory:
         self.steps.setdefault(query, {})[step] = [rows]
 
     def table(self, query: str) -> pa.Table | None:
-        """All rows of the query so far; None if there are none."""
-        found = [table for tables in self.steps.get(query, {}).values() for table in tables]
-        return pa.concat_tables(found) if found else None
+        """Return all rows of the query so far; None if there are none."""
+        parts = [table for tables in self.steps.get(query, {}).values() for table in tables]
+        return pa.concat_tables(parts) if parts else None
 
 
 class Callback:
-    """Hands results to a function. What it raises ends the run, and says where."""
+    """Hands results to a function. An error in it ends the run, and names the query and the step."""
 
     def __init__(self, function: Sink) -> None:
         self.function = function
@@ -58,7 +58,7 @@ class Callback:
             ) from problem
 
 
-def file_sink(file_format: str) -> Callable[..., ResultFolder]:
+def make_file_sink(file_format: str) -> Callable[..., ResultFolder]:
     def make(path: Any = None) -> ResultFolder:
         if path is None:
             raise UsageError("sink", f"the {file_format} sink needs a path")
@@ -67,11 +67,11 @@ def file_sink(file_format: str) -> Callable[..., ResultFolder]:
     return make
 
 
-def memory_sink() -> Memory:
+def make_memory_sink() -> Memory:
     return Memory()
 
 
-def callback_sink(function: Any = None) -> Sink:
+def make_callback_sink(function: Any = None) -> Sink:
     if not callable(function):
         raise UsageError(
             "sink", "the callback sink needs function=, which takes the query, the step and an Arrow table"
@@ -79,19 +79,19 @@ def callback_sink(function: Any = None) -> Sink:
     return Callback(function)
 
 
-def console_sink(rows: int = 5) -> Sink:
-    """Prints the first rows of each query's results."""
+def make_console_sink(rows: int = 5) -> Sink:
+    """Return a sink that prints the newest rows of each query."""
     from headrace.engine.sinks.console import Console
 
     return Console(rows)
 
 
 SINKS: Mapping[str, Callable[..., ResultFolder | Sink]] = {
-    "parquet": file_sink("parquet"),
-    "json": file_sink("json"),
-    "memory": memory_sink,
-    "callback": callback_sink,
-    "console": console_sink,
+    "parquet": make_file_sink("parquet"),
+    "json": make_file_sink("json"),
+    "memory": make_memory_sink,
+    "callback": make_callback_sink,
+    "console": make_console_sink,
 }
 
 
@@ -106,15 +106,15 @@ def make_sink(kind: str, options: Mapping[str, Any]) -> ResultFolder | Sink:
         raise UsageError("sink", f"the {kind} sink does not take these options: {problem}") from None
 
 
-def hand_over(folder: ResultFolder, commit: Commit, sinks: Iterable[Sink]) -> None:
+def deliver_results(folder: ResultFolder, commit: Commit, sinks: Iterable[Sink]) -> None:
     """Give the committed results of a step to sinks, query by query."""
-    takers = list(sinks)
-    if not takers:
+    all_sinks = list(sinks)
+    if not all_sinks:
         return
     by_query: dict[str, list[pa.Table]] = {}
     for file in commit.results:
         if file.folder == 0:
             by_query.setdefault(file.query, []).append(pq.read_table(Path(folder.path) / file.name))
     for query, tables in by_query.items():
-        for sink in takers:
+        for sink in all_sinks:
             sink(query, commit.step, pa.concat_tables(tables))

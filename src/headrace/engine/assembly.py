@@ -1,0 +1,165 @@
+"""From what an engine was given to a run: one pipeline per stream, and one per query whose results others read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pyarrow as pa
+
+from headrace.engine.chain import Chain, Upstream, has_readers, prepare_results
+from headrace.engine.context import Setting
+from headrace.engine.edge_inbox import Inbox
+from headrace.engine.feeds import Feed
+from headrace.engine.pipeline import Pipeline
+from headrace.engine.registry import check_stream_name
+from headrace.engine.run import Run
+from headrace.engine.step import Stepper
+from headrace.inputs import Source, read_table
+from headrace.inputs.conversion import convert_whole
+from headrace.model.chaining import place_of
+from headrace.model.errors import UsageError
+from headrace.model.query import Query
+from headrace.model.schema import Stream, Table
+from headrace.model.time import parse_duration
+from headrace.sql import format_stream
+from headrace.storage.directory import Beginning, open_directory, prepare, read_format
+from headrace.storage.records import ResultFolder
+from headrace.wire.exchange import DirectoryExchange
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import LocalEngine
+
+
+class Assembly:
+    """Makes the pipelines of an engine's run: at its start, and when queries begin to read results."""
+
+    def __init__(self, engine: LocalEngine) -> None:
+        self.engine = engine
+        self.state = engine.state
+
+    def make_run(self) -> Run:
+        engine = self.engine
+        run = Run(discover=self.discover, start_streaming=engine.start_streaming, translate=engine.translate)
+        try:
+            for stream in engine.catalog.streams:
+                feed = engine.feeds.get(stream.name.lower())
+                if feed is None:
+                    problem = f"say where the rows of {stream.name} come from: engine.stream(name, source)"
+                    raise UsageError("stream", problem)
+                run.pipelines.append(self.pipeline(stream, feed, run.chain, stream.name))
+            self.discover(run)
+            run.chain.check_names()
+            run.is_open = True
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def discover(self, run: Run) -> None:
+        """Add pipelines for results that queries read, which were added here or have a state already, and remove
+        pipelines of results that nobody reads any more.
+        """
+        for pipeline in [each for each in run.pipelines if run.chain.is_stale(each)]:
+            pipeline.close()
+            run.pipelines.remove(pipeline)
+        places = {pipeline.place for pipeline in run.pipelines}
+        queries = [] if run.is_open else [query for _, query in self.engine.queries.values() if self.is_derived(query)]
+        read = {place_of(query, self.engine.catalog) for query in queries}
+        kept = {path.parent.name for path in self.state.glob("*/format.json") if path.parent.name not in places}
+        missing = (read - places) | {place for place in kept if has_readers(self.state / place)}
+        ready = [place for place in sorted(missing) if all(run.chain.holder(name) for name in place.split("+"))]
+        for place in ready:
+            run.pipelines.append(self.results_pipeline(place, run))
+        if ready:
+            self.discover(run)
+
+    def is_derived(self, query: Query) -> bool:
+        """Return whether a query reads the results of another."""
+        stream = self.engine.catalog.stream(query.stream)
+        return stream is not None and stream.derived is not None
+
+    def results_pipeline(self, place: str, run: Run) -> Pipeline:
+        """Make the pipeline of queries over the results of a query, and of others that are joined to it."""
+        results, *joined = (run.chain.results(name) for name in place.split("+"))
+        prepared = prepare_results(self.state, place, results, results.stepper.setting.reducers)
+        beginning = Beginning(*read_format(prepared.root / "format.json")["beginning"])
+        feed = Feed(Source(str(results.folder), "parquet"))
+        made = self.pipeline(results.stream, feed, run.chain, place, Upstream(results, joined, beginning))
+        if run.is_open:
+            made.stepper.changes.register({})
+        return made
+
+    def reducers_of(self, root: Path) -> int:
+        """Return the number that a state has, or is to have: that of the options, or the number of cores."""
+        if (root / "format.json").exists():
+            return open_directory(root).reducers
+        return self.engine.options.reducers or self.engine.count_cores()
+
+    def pipeline(
+        self, stream: Stream, feed: Feed, chain: Chain, place: str, upstream: Upstream | None = None
+    ) -> Pipeline:
+        engine, options = self.engine, self.engine.options
+        check_stream_name(stream.name)
+        root = self.state / place
+        directory = prepare(root, format_stream(stream), self.reducers_of(root))
+        known = {table.name: table for table in engine.catalog.tables if table.name.lower() in engine.feeds}
+        derived = {each.name: each for each in (*engine.catalog.derived, *([stream] if upstream else []))}
+        setting = Setting(
+            uuid4().hex,
+            str(root),
+            directory.reducers,
+            replace(engine.catalog, derived=tuple(derived.values())),
+            stream.name,
+            feed.source,
+            self.result_folders(root),
+            options.on_bad_file,
+            options.max_empty,
+            upstream.beginning.time_us if upstream else None,
+            feed.edges,
+            options.max_result_rows,
+        )
+        exchange = DirectoryExchange(feed.frames) if feed.frames is not None else None
+        stepper = Stepper(
+            setting,
+            engine.make_runner(),
+            quotas=options.quotas,
+            retain_us=None if options.retain is None else parse_duration(options.retain),
+            step_bytes=options.step_bytes,
+            take_over=options.take_over,
+            reset_results=options.reset_results,
+            reload=lambda name: stepper.keep_table(self.read_rows(known[name])),
+            upstream=upstream,
+            inbox=None
+            if exchange is None
+            else Inbox(directory, stream, feed.edges, exchange, wants_rows=feed.wants_rows),
+        )
+        try:
+            changes = stepper.changes
+            changes.readable, changes.readers = chain.queries, chain.readers
+            changes.tables = {name: stepper.keep_table(self.read_rows(table)) for name, table in known.items()}
+            queries = engine.queries.items()
+            changes.register({name: each for name, each in queries if place_of(each[1], engine.catalog) == place})
+            return Pipeline(stepper, feed.dataframe, engine.sinks)
+        except BaseException:
+            stepper.close()
+            raise
+
+    def result_folders(self, root: Path) -> tuple[ResultFolder, ...]:
+        """Return Parquet first: the other sinks are given what is read back from there."""
+        engine = self.engine
+        parquet = [folder for folder in engine.folders if folder.format == "parquet"]
+        others = [folder for folder in engine.folders if folder.format != "parquet"]
+        if not parquet and (engine.sinks or not others or engine.catalog.derived):
+            parquet = [ResultFolder(str(root / "results"), "parquet")]
+        return (*parquet, *others)
+
+    def read_rows(self, table: Table) -> pa.Table:
+        feed = self.engine.feeds[table.name.lower()]
+        if feed.source is not None:
+            return read_table(feed.source, table)
+        dataframe = feed.dataframe
+        rows = dataframe if isinstance(dataframe, pa.Table) else self.engine.collect(dataframe)
+        return convert_whole(table.name, rows, table.columns)
