@@ -8,22 +8,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.phantoms_choice import Instance, joining, one_by_one
-from benchmarks.phantoms_rates import SYNTHETIC, models, rates_of, term
-from benchmarks.phantoms_space import best_of_all, division, notation, summary, trees_of
-from benchmarks.phantoms_streams import (
+from benchmarks.phantoms.choice import Instance, joining, one_by_one
+from benchmarks.phantoms.rates import (
     CLUSTERED,
     SAME_FLOW,
+    SYNTHETIC,
     UNIFORM,
     Stream,
     counted,
     group_numbers,
     mean_flow_length,
     measured_costs_of,
+    models,
     observed,
     packets,
+    rates_of,
     relabelled,
+    term,
 )
+from benchmarks.phantoms.space import best_of_all, division, notation, summary, trees_of
 from headrace.datasets.packets import GROUPS_A, GROUPS_ABCD
 from headrace.datasets.workloads.gigascope import PAIRS, SINGLE
 from headrace.planner.phantoms.allocation import ALLOCATIONS, supernode_linear

@@ -12,16 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.peers import INSTANCE
-from benchmarks.spark_otf import spread
-from benchmarks.spark_peers import (
-    check_equal,
-    file_peers,
-    own_answers,
-    read_spark,
-    spark_peer,
-)
-from benchmarks.spark_stream import scaled
+from benchmarks.otf import spread
+from benchmarks.peers import INSTANCE, check_equal, file_peers, own_answers, read_spark, spark_peer
+from benchmarks.stream import scaled
 from headrace.datasets import generate
 from headrace.model.time import SECOND_US
 from headrace.spark.single_query import files_in

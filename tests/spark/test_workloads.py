@@ -17,8 +17,8 @@ WORKLOADS = ["otf-windows", "otf-predicates", "otf-regular", "otf-low", "grouped
 
 
 def compare(spark: SparkSession, root: Path, name: str, rows: int, queries: int) -> int:
-    from benchmarks.spark_otf import answers_of, bounded, check, engine_over
-    from benchmarks.spark_peers import file_peers
+    from benchmarks.otf import answers_of, bounded, check, engine_over
+    from benchmarks.peers import file_peers
     from headrace.spark.single_query import files_in
 
     generate("netflow" if name == "grouped" else "trades", rows, 1, root / "data")
