@@ -20,6 +20,7 @@ import rich_click as click
 
 from benchmarks.data import generate_data, queries_of
 from benchmarks.execution import run_plan, windows_combined
+from benchmarks.fragments import fragments, observed_cells, truth_matrix
 from benchmarks.tables import Column, Document, show_table
 from headrace.model.query import Query
 from headrace.model.time import SECOND_US
@@ -30,7 +31,7 @@ from headrace.planner.demand import demand
 from headrace.planner.plan import STREAM, Plan
 from headrace.planner.sample import Data, draw
 from headrace.planner.statistics import Sample
-from headrace.predicates import fragments, observed_cells, truth_matrix, union_dimensions
+from headrace.predicates import union_dimensions
 from headrace.windows import Boundaries, boundaries_between, compose, paired
 
 Slicing = Callable[[AnyWindow], Boundaries]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,12 +12,13 @@ from benchmarks.timing import processor_seconds
 from headrace.cli.progress import Report
 from headrace.datasets.workloads.gigascope import PAIRS, SINGLE
 from headrace.planner.phantoms.allocation import Allocation, proportional_linear, supernode_linear
-from headrace.planner.phantoms.choice import DEFAULT_PRICES, choose, divided, greedy_by_rates, greedy_by_space
+from headrace.planner.phantoms.choice import DEFAULT_PRICES, by_rates, by_space, choose, divided
 from headrace.planner.phantoms.configuration import Configuration
-from headrace.planner.phantoms.costs import cost
+from headrace.planner.phantoms.costs import Prices, cost
 from headrace.planner.phantoms.layout import layout_for, layout_of
 from headrace.planner.phantoms.peak import shifted, shrunk
 from headrace.planner.phantoms.relations import Relation, feeding_graph
+from headrace.planner.phantoms.sizes import Sizes
 
 PHIS = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3)
 """Entries per group of GS; figure 11 varies them."""
@@ -89,6 +90,31 @@ class Repair:
     measured: float
     unlimited: float
     end_measured: float
+
+
+def greedy_by_rates(
+    queries: Iterable[Iterable[str]],
+    sizes: Sizes,
+    memory_bytes: int,
+    prices: Prices = DEFAULT_PRICES,
+    allocate: Allocation = supernode_linear,
+) -> Configuration:
+    """Choose by GC, by default with SL [GS 3]."""
+    found = by_rates(feeding_graph(queries, sizes.groups.keys()), sizes, memory_bytes, prices, allocate)
+    return found.layout.sized(found.entries)
+
+
+def greedy_by_space(
+    queries: Iterable[Iterable[str]],
+    sizes: Sizes,
+    memory_bytes: int,
+    prices: Prices = DEFAULT_PRICES,
+    entries_per_group: float = 1.0,
+) -> Configuration:
+    """Choose by GS; `entries_per_group` is the paper's phi [GS 3.4]."""
+    graph = feeding_graph(queries, sizes.groups.keys())
+    found = by_space(graph, sizes, memory_bytes, prices, entries_per_group)
+    return found.layout.sized(found.entries)
 
 
 class Instance:

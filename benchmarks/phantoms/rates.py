@@ -21,7 +21,7 @@ from headrace.datasets import generate
 from headrace.datasets.workloads.gigascope import ATTRIBUTES
 from headrace.edge.tables.memory_layout import Column, Kind
 from headrace.edge.tables.tables import Counts, Flush, Replacement, Tables
-from headrace.planner.phantoms.collisions import clustered, low_rate, precise, rough
+from headrace.planner.phantoms.collisions import SLOPE, Rates, at_least_one, clustered, precise
 from headrace.planner.phantoms.configuration import Configuration, Table
 from headrace.planner.phantoms.costs import Costs, Prices
 from headrace.planner.phantoms.relations import Relation
@@ -227,6 +227,20 @@ def rates_of(
 
 
 # The models
+
+INTERCEPT = 0.0267
+"""Of the line of low rates [GS 4.4, equation 16]."""
+
+
+def rough(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Rates:
+    """Return rates as if all buckets had as many groups [GS 4.1, equation 10]; too low where groups are few."""
+    found, places = at_least_one(groups), at_least_one(buckets)
+    return np.maximum(0.0, 1.0 - places / found)
+
+
+def low_rate(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Rates:
+    """Return the line through the rates below 0.4, that is up to about one group per bucket [GS 4.4, equation 16]."""
+    return INTERCEPT + SLOPE * at_least_one(groups) / at_least_one(buckets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from statistics import fmean
 
+from benchmarks.phantoms.exhaustive import all_layouts, best_entries
 from benchmarks.phantoms.rates import UNIT_BYTES, Stream
 from headrace.cli.progress import Report
 from headrace.datasets.workloads.gigascope import PAIRS, SINGLE
 from headrace.planner.phantoms.allocation import ALLOCATIONS, whole_entries
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.phantoms.costs import Prices, maintenance
-from headrace.planner.phantoms.exhaustive import all_layouts, best_entries
 from headrace.planner.phantoms.layout import Layout
 from headrace.planner.phantoms.sizes import Sizes
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.phantoms.choice import Instance, joining, one_by_one
+from benchmarks.phantoms.exhaustive import best_configuration
 from benchmarks.phantoms.rates import (
     CLUSTERED,
     SAME_FLOW,
@@ -33,7 +34,6 @@ from headrace.planner.phantoms.allocation import ALLOCATIONS, supernode_linear
 from headrace.planner.phantoms.collisions import precise
 from headrace.planner.phantoms.configuration import Configuration, Table
 from headrace.planner.phantoms.costs import cost
-from headrace.planner.phantoms.exhaustive import best_configuration
 from tests.cli.command_line import CommandLine
 from tests.planner.phantoms.instances import paper_sizes
 

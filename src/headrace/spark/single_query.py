@@ -136,7 +136,7 @@ OPERATORS: Mapping[str, Operator] = {
 
 def unsupported(what: str) -> UnsupportedError:
     return UnsupportedError(
-        "peer-query", f"the peers are not parts for {what}", hint="they answer the kernel's workloads only"
+        "peer-query", f"the peers are not asked for {what}", hint="they answer the kernel's workloads only"
     )
 
 
