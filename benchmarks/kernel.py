@@ -25,7 +25,7 @@ from benchmarks.peers import (
     with_numbers,
 )
 from benchmarks.tables import Document, show_figures
-from benchmarks.timing import seconds, timed
+from benchmarks.timing import seconds, time_call
 from headrace.cli.progress import Report, progress_bar
 from headrace.engine.bounded import BATCH_ROWS, Answers, Reader, Run, answer, plan_for
 from headrace.kernel.close.windows import Closed
@@ -60,7 +60,7 @@ def measure_kernel(data: Data, queries: Queries, sample: int, report: Report) ->
     """Compare results with the peers', then time answering: one process, all in memory, loops compiled."""
     sampled = spread(queries, sample)
     plan_for(first_rows(data, WARM_ROWS), sampled)
-    plan_s, plan = timed(lambda: plan_for(data, queries))
+    plan_s, plan = time_call(lambda: plan_for(data, queries))
     answer_warm(data, queries, plan)
     with ExitStack() as opened:
         peers = {"duckdb": opened.enter_context(duckdb_peer(data)), "polars": polars_peer(data)}

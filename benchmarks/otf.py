@@ -69,12 +69,12 @@ def measure_otf(spark: SparkSession, files: Files, queries: Queries, sample: int
     with equal_terms(spark), file_peers(spark, files) as peers:
         with progress_bar("warming up") as report:
             report(0, 1)
-            warm = bounded(engine, scratch / "warm", lambda run: answers_of(run, sampled))
+            warm = run_bounded(engine, scratch / "warm", lambda run: answers_of(run, sampled))
         with progress_bar("comparing results") as report:
             checked = check(warm.answers, sampled, peers, scratch, report)
         with progress_bar("timing the engine") as report:
             timed = time_engine(engine, scratch, report)
-        unshared = bounded(engine, scratch / "apart", prepare=plan_apart)
+        unshared = run_bounded(engine, scratch / "apart", prepare=plan_apart)
         peers_s = {}
         for name, peer in peers.items():
             with progress_bar(f"timing {name}") as report:
@@ -200,7 +200,7 @@ def engine_over(spark: SparkSession, files: Files, queries: Queries) -> Engine:
     return engine
 
 
-def bounded(
+def run_bounded(
     engine: Engine,
     state: Path,
     look: Callable[[Run], Mapping[str, pa.Table]] = lambda _: {},
@@ -231,7 +231,7 @@ def time_engine(engine: Engine, scratch: Path, report: Report) -> Bounded:
     runs = []
     for repeat in range(REPEATS + 1):
         report(repeat, REPEATS + 1)
-        runs.append(bounded(engine, scratch / f"run-{repeat}"))
+        runs.append(run_bounded(engine, scratch / f"run-{repeat}"))
     return sorted(runs[1:], key=lambda run: run.shared_s)[REPEATS // 2]
 
 

@@ -83,7 +83,7 @@ def duckdb_peer(data: Data) -> Iterator[Peer]:
     with duckdb.connect(config={"threads": THREADS}) as connection:
         for name, table in {data.stream.name: data.rows, **data.tables}.items():
             connection.register("arrow", with_numbers(table))
-            connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM arrow")
+            connection.execute(f"CREATE TABLE {quote(name)} AS SELECT * FROM arrow")
             connection.unregister("arrow")
 
         def answer(query: Query) -> pa.Table:
@@ -95,25 +95,25 @@ def duckdb_peer(data: Data) -> Iterator[Peer]:
 def duckdb_query(query: Query, event_time: str) -> str:
     """Translate a query. Times are after 1970, so `//`, which truncates, rounds down."""
     asked = split_query(query)
-    since_us = f"epoch_us({quoted(query.stream)}.{quoted(event_time)}) - {asked.window.offset_us}"
+    since_us = f"epoch_us({quote(query.stream)}.{quote(event_time)}) - {asked.window.offset_us}"
     taken = {name: sql(tree) for name, tree in asked.groups.items()}
     taken |= {name: sql(aggregate.arguments[0]) for name, aggregate in asked.sums.items()}
-    names = [INSTANCE, *map(quoted, asked.groups)]
-    results = [f"sum({quoted(name)})::{each.type.name} AS {quoted(name)}" for name, each in asked.sums.items()]
-    results += [f"count(*) AS {quoted(name)}" for name in asked.counts]
+    names = [INSTANCE, *map(quote, asked.groups)]
+    results = [f"sum({quote(name)})::{each.type.name} AS {quote(name)}" for name, each in asked.sums.items()]
+    results += [f"count(*) AS {quote(name)}" for name in asked.counts]
     joins = [
-        f"JOIN {quoted(join.table)} AS {quoted(join.relation)} ON "
-        + " AND ".join(f"{sql(key.expression)} = {quoted(join.relation)}.{quoted(key.column)}" for key in join.keys)
+        f"JOIN {quote(join.table)} AS {quote(join.relation)} ON "
+        + " AND ".join(f"{sql(key.expression)} = {quote(join.relation)}.{quote(key.column)}" for key in join.keys)
         for join in query.joins
     ]
     return "\n".join(
         [
             f"SELECT {', '.join([*names, *results])} FROM (",
-            f"SELECT {', '.join([f'unnest(range(earliest, latest + 1)) AS {INSTANCE}', *map(quoted, taken)])} FROM (",
+            f"SELECT {', '.join([f'unnest(range(earliest, latest + 1)) AS {INSTANCE}', *map(quote, taken)])} FROM (",
             f"SELECT ({since_us}) // {asked.window.slide_us} + 1 AS earliest,",
             f"({since_us} + {asked.window.range_us}) // {asked.window.slide_us} AS latest",
-            *(f", {tree} AS {quoted(name)}" for name, tree in taken.items()),
-            f"FROM {quoted(query.stream)}",
+            *(f", {tree} AS {quote(name)}" for name, tree in taken.items()),
+            f"FROM {quote(query.stream)}",
             *joins,
             "" if query.where is None else f"WHERE {sql(query.where)}",
             f")) GROUP BY {', '.join(names)}",
@@ -121,7 +121,7 @@ def duckdb_query(query: Query, event_time: str) -> str:
     )
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 
@@ -129,7 +129,7 @@ def quoted(name: str) -> str:
 def sql(tree: Expression) -> str:
     match tree:
         case ColumnRef():
-            return f"{quoted(tree.relation)}.{quoted(tree.name)}"
+            return f"{quote(tree.relation)}.{quote(tree.name)}"
         case Literal() if tree.type in (BOOLEAN, BIGINT, DOUBLE):
             return f"'{tree.value}'::{tree.type.name}"
         case Call("in", (sought, *constants)):
@@ -231,7 +231,7 @@ def file_peers(spark: SparkSession, files: Files) -> Iterator[Mapping[str, FileP
 
     with duckdb.connect(config={"threads": THREADS}) as connection:
         for name, path in files.paths.items():
-            view = f"CREATE VIEW {quoted(name)} AS SELECT * FROM read_parquet('{path}/*.parquet')"
+            view = f"CREATE VIEW {quote(name)} AS SELECT * FROM read_parquet('{path}/*.parquet')"
             connection.execute(view)
         yield {
             "spark": spark_peer(spark, files),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from benchmarks.data import generate_data
 from benchmarks.tables import Document, show_figures
-from benchmarks.timing import timed
+from benchmarks.timing import time_call
 from headrace.cli.progress import Report, progress_bar
 from headrace.datasets import workload
 from headrace.planner.construction import make_plan
@@ -91,7 +91,7 @@ def time_planning(trades: Data, queries: int, batch_rows: int) -> Mapping[str, f
     script = parse_script(workload("otf-low", queries, 7))
     cost = trades_cost(trades, script, batch_rows)
     demands = {named.name: demand(named.query) for named in script.queries}
-    seconds, plan = timed(lambda: make_plan(demands, cost))
+    seconds, plan = time_call(lambda: make_plan(demands, cost))
     return {f"plan_{queries}_s": seconds, f"gain_{queries}": sum(plan.alone_ns.values()) / plan.cost_ns}
 
 
@@ -104,9 +104,9 @@ def time_adding(trades: Data, queries: int, batch_rows: int) -> Mapping[str, flo
     added, dropped = [], []
     for named in more.queries:
         name, asked = f"new_{named.name}", demand(named.query)
-        seconds, wider = timed(lambda name=name, asked=asked: add_query(plan, name, asked, cost))  # type: ignore[misc]
+        seconds, wider = time_call(lambda name=name, asked=asked: add_query(plan, name, asked, cost))  # type: ignore[misc]
         added.append(1_000 * seconds)
-        seconds, _ = timed(lambda name=name, wider=wider: drop_query(wider, name, cost))  # type: ignore[misc]
+        seconds, _ = time_call(lambda name=name, wider=wider: drop_query(wider, name, cost))  # type: ignore[misc]
         dropped.append(1_000 * seconds)
     return {"add_one_ms": max(added), "add_one_ms_p50": median(added), "drop_one_ms": max(dropped)}
 

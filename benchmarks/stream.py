@@ -88,7 +88,7 @@ def show(document: Document) -> None:
 
 def measure_stream(spark: SparkSession, queries: int, size: Size, by_queries: Iterable[int], scratch: Path) -> Document:
     with progress_bar("generating trades") as report:
-        trades = Feed.generated("trades", size, scratch, report)
+        trades = Feed.generate("trades", size, scratch, report)
     figures: dict[str, Any] = {"queries": queries, "steps": size.steps, "step_rows": size.step_rows, "rate": size.rate}
     with progress_bar(f"{queries} queries of {MAIN}") as report:
         figures |= steady_figures(drive(spark, trades, script_of(MAIN, queries), size, report), size, "")
@@ -101,7 +101,7 @@ def measure_stream(spark: SparkSession, queries: int, size: Size, by_queries: It
             run = drive_short(spark, trades, script_of(LOW, count), size.short, report)
         figures["rows_per_s_by_queries"][str(count)] = size.step_rows / mean_s(run)
     with progress_bar("generating flows") as report:
-        flows = Feed.generated("netflow", size.short, scratch, report)
+        flows = Feed.generate("netflow", size.short, scratch, report)
     with progress_bar(f"{LAYOUTS} layouts") as report:
         run = drive_short(spark, flows, layouts(flows.files), size.short, report)
     figures["layouts_ms_p50"] = 1_000 * median(run.step_s)
@@ -139,7 +139,7 @@ class Feed:
         self.given = 0
 
     @classmethod
-    def generated(cls, kind: str, size: Size, scratch: Path, report: Report) -> Feed:
+    def generate(cls, kind: str, size: Size, scratch: Path, report: Report) -> Feed:
         rows = size.step_rows * min(CYCLE_FILES, size.steps + SHORT_WARM_STEPS)
         generate(kind, rows, 1, scratch / kind, rate=size.rate, progress=report)
         return cls(files_in(scratch / kind), size.step_rows, round(rows / size.rate * 1_000_000))
@@ -266,7 +266,7 @@ class AddedQuery:
 
 
 def steady_figures(run: Steady, size: Size, suffix: str) -> Mapping[str, Any]:
-    early, late = (scaled(steps, size.steps) for steps in (EARLY, LATE))
+    early, late = (scale_steps(steps, size.steps) for steps in (EARLY, LATE))
     growth = median(run.resident[slice(*late)]) / median(run.resident[slice(*early)]) - 1
     figures = {
         "rows_per_s": size.step_rows / mean_s(run),
@@ -286,7 +286,7 @@ def mean_s(run: Steady) -> float:
     return sum(run.step_s) / len(run.step_s)
 
 
-def scaled(steps: tuple[int, int], count: int) -> tuple[int, int]:
+def scale_steps(steps: tuple[int, int], count: int) -> tuple[int, int]:
     """Return the first place, and the one behind the last, of steps of 200 in a run of another length."""
     first, last = steps
     begin = (first - 1) * count // FULL_STEPS

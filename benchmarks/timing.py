@@ -9,7 +9,7 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
-def timed(work: Callable[[], Result]) -> tuple[float, Result]:
+def time_call(work: Callable[[], Result]) -> tuple[float, Result]:
     """Return the seconds that the work took, and its result."""
     start = time.perf_counter()
     result = work()
@@ -18,7 +18,7 @@ def timed(work: Callable[[], Result]) -> tuple[float, Result]:
 
 def seconds(work: Callable[[], object]) -> float:
     """Return the seconds that the work took. Its result is dropped at once: it may be large."""
-    return timed(work)[0]
+    return time_call(work)[0]
 
 
 def processor_seconds(work: Callable[[], object]) -> float:

@@ -98,12 +98,12 @@ class Trace:
 
 def trace(kind: str, groups: int, rows: int, slice_rows: int) -> Trace:
     rng = generator(1, KINDS.index(kind), groups)
-    flow, flows = (np.arange(rows), rows) if kind == UNIFORM else interleaved(rng, rows)
+    flow, flows = (np.arange(rows), rows) if kind == UNIFORM else interleave(rng, rows)
     codes = rng.integers(0, groups, flows)[flow]
     return Trace(kind, groups, codes.reshape(1, -1), rng.integers(SHORTEST, LONGEST, rows), slice_rows)
 
 
-def interleaved(rng: np.random.Generator, rows: int) -> tuple[Integers, int]:
+def interleave(rng: np.random.Generator, rows: int) -> tuple[Integers, int]:
     """Return the flow of each packet, and the number of flows: packets take turns at random between the open ones."""
     place = rng.integers(0, OPEN_FLOWS, rows)
     by_place = np.argsort(place, kind="stable")

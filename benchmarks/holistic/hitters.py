@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.holistic.traffic import DISTINCT, UNIFORM, Cost, Low, Traffic, batched, draw, time_levels
+from benchmarks.holistic.traffic import DISTINCT, UNIFORM, Cost, Low, Traffic, batch_levels, draw, time_levels
 from benchmarks.sketches.countmin_strategies import (
     HIGH,
     LOW,
@@ -47,7 +47,7 @@ MAX_GROUPS = 100
 def hitter_costs(traffic: Traffic) -> Iterator[Cost]:
     lows = {name: low_level(traffic, name, strategy) for name, strategy in LOW.items()}
     counting = {
-        name: batched(traffic, name, partial(count_batch, traffic, summary), summary.combine)
+        name: batch_levels(traffic, name, partial(count_batch, traffic, summary), summary.combine)
         for name, summary in COUNTING.items()
     }
     return time_levels(traffic, {**lows, **counting})

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from benchmarks.holistic.traffic import GK, Cost, Low, Traffic, batched, by_power_law, time_levels
+from benchmarks.holistic.traffic import GK, Cost, Low, Traffic, batch_levels, by_power_law, time_levels
 from benchmarks.sketches import gk
 from headrace.datasets.random_values import generator
 from headrace.kernel.sketches import buckets, kll
@@ -43,7 +43,7 @@ def quantile_costs(traffic: Traffic) -> Iterator[Cost]:
         for name, room in ({TINY: 1, **ROOMS} if variant == gk.LITE else ROOMS).items():
             lows[f"{variant} {name}"] = low_level(traffic, values, variant, room)
     for name, sketch in SKETCHES.items():
-        lows[name] = batched(traffic, name, partial(lift_batch, traffic, values, sketch), sketch.combine)
+        lows[name] = batch_levels(traffic, name, partial(lift_batch, traffic, values, sketch), sketch.combine)
     return time_levels(traffic, lows)
 
 

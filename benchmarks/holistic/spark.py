@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.data import Queries
 from benchmarks.holistic.truth import Answers, Question, check_answers, exact_windows, question_of
-from benchmarks.otf import REPEATS, Bounded, answers_of, bounded, engine_over, equal_terms, files_on_spark, spread
+from benchmarks.otf import REPEATS, Bounded, answers_of, engine_over, equal_terms, files_on_spark, run_bounded, spread
 from benchmarks.peers import FilePeer, microseconds
 from benchmarks.tables import Document, show_figures
 from benchmarks.timing import seconds
@@ -70,7 +70,7 @@ def measure_holistic(
     with equal_terms(spark):
         with progress_bar("warming up") as report:
             report(0, 1)
-            warm = bounded(engine, scratch / "warm", lambda run: answers_of(run, sampled))
+            warm = run_bounded(engine, scratch / "warm", lambda run: answers_of(run, sampled))
         with progress_bar("comparing results") as report:
             checked = check(spark, files, warm.answers, sampled, peer, scratch, report)
         with progress_bar("timing") as report:
@@ -114,7 +114,7 @@ def time_all(
     for repeat in range(REPEATS + 1):
         for place, each in enumerate((engine, adding)):
             report(2 * repeat + place, 2 * REPEATS + 2)
-            runs[place].append(bounded(each, scratch / f"run-{repeat}-{place}"))
+            runs[place].append(run_bounded(each, scratch / f"run-{repeat}-{place}"))
         for name in list(sampled)[repeat - 1 :: REPEATS] if repeat else ():
             alone_s[name] = seconds(partial(peer.write, sampled[name], scratch / "timed.parquet"))
     first, second = (sorted(each[1:], key=lambda run: run.shared_s)[REPEATS // 2] for each in runs)
@@ -155,18 +155,18 @@ def distinct(rows: DataFrame, _: float) -> DataFrame:
     return rows.groupBy("window").agg(F.approx_count_distinct(ITEM, RELATIVE_DEVIATION).alias(ITEM))
 
 
-def counted(rows: DataFrame) -> DataFrame:
+def count_items(rows: DataFrame) -> DataFrame:
     return rows.groupBy("window", ITEM).agg(F.count(F.lit(1)).alias(COUNT))
 
 
 def heavy_hitters(rows: DataFrame, share: float) -> DataFrame:
     totals = F.sum(COUNT).over(Over.partitionBy("window"))
-    return counted(rows).withColumn(TOTAL, totals).filter(F.col(COUNT) >= share * F.col(TOTAL)).drop(TOTAL)
+    return count_items(rows).withColumn(TOTAL, totals).filter(F.col(COUNT) >= share * F.col(TOTAL)).drop(TOTAL)
 
 
 def top_k(rows: DataFrame, most: float) -> DataFrame:
     ranks = F.row_number().over(Over.partitionBy("window").orderBy(F.desc(COUNT), ITEM))
-    return counted(rows).withColumn(RANK, ranks).filter(F.col(RANK) <= int(most)).drop(RANK)
+    return count_items(rows).withColumn(RANK, ranks).filter(F.col(RANK) <= int(most)).drop(RANK)
 
 
 ALONE: Mapping[str, Alone] = {

@@ -166,7 +166,7 @@ def add_lengths(traffic: Traffic) -> None:
     add_by_slot(traffic.groups, traffic.lengths, np.zeros(traffic.group_count, np.int64))
 
 
-def batched(
+def batch_levels(
     traffic: Traffic,
     name: str,
     lift: Callable[[slice], Columns],

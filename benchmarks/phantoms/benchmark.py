@@ -18,11 +18,11 @@ from benchmarks.phantoms.choice import (
     Instance,
     Repair,
     choices,
-    measured_costs,
+    measure_schemes,
     one_by_one,
     repairs,
 )
-from benchmarks.phantoms.rates import CLUSTERED, SYNTHETIC, UNIFORM, Models, Rate, measured_rates, models, packets
+from benchmarks.phantoms.rates import CLUSTERED, SYNTHETIC, UNIFORM, Models, Rate, measure_rates, models, packets
 from benchmarks.phantoms.space import Division, Summary, divisions, summaries
 from benchmarks.phantoms.tables import show_tables
 from benchmarks.tables import Document, show_figures, show_findings
@@ -72,7 +72,7 @@ def measure_phantoms(rows: int, units: Sequence[int], hashes: int) -> Measured:
         report(1, 2)
         clustered = packets(CLUSTERED, rows)
     with progress_bar("collision rates") as report:
-        rates = list(measured_rates((uniform, clustered), rows // 4, hashes, report))
+        rates = list(measure_rates((uniform, clustered), rows // 4, hashes, report))
     with progress_bar("divisions of memory") as report:
         found = list(divisions((uniform, clustered), units, report))
     instances = [
@@ -86,7 +86,7 @@ def measure_phantoms(rows: int, units: Sequence[int], hashes: int) -> Measured:
     few = max(1, hashes // 4)
     with progress_bar("costs") as report:
         run = [each for each in instances if (each.stream.data, each.queries) in MEASURED]
-        costs = list(measured_costs(run, few, report))
+        costs = list(measure_schemes(run, few, report))
     limited = Instance(clustered, PAIRS, PEAK_UNITS), Instance(uniform, SINGLE, AMPLE_UNITS)
     return Measured(
         rates,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from benchmarks.phantoms.rates import UNIT_BYTES, Stream, measured_costs_of
+from benchmarks.phantoms.rates import UNIT_BYTES, Stream, measure_costs
 from benchmarks.phantoms.space import best_of_all, notation
 from benchmarks.timing import processor_seconds
 from headrace.cli.progress import Report
@@ -187,13 +187,13 @@ def least_ms(choice: Callable[[], Configuration]) -> float:
 def one_by_one(asked: Instance) -> dict[str, list[float]]:
     """Return the cost while the phantoms that each way chooses join, from none to all of them."""
     steps = {
-        GC: joining(asked, asked.by_rates(), supernode_linear),
-        "GC+PL": joining(asked, asked.by_rates(proportional_linear), proportional_linear),
+        GC: join_phantoms(asked, asked.by_rates(), supernode_linear),
+        "GC+PL": join_phantoms(asked, asked.by_rates(proportional_linear), proportional_linear),
     }
-    return steps | {f"GS {phi:g}": joining(asked, asked.by_space(phi), proportional_linear) for phi in PHIS}
+    return steps | {f"GS {phi:g}": join_phantoms(asked, asked.by_space(phi), proportional_linear) for phi in PHIS}
 
 
-def joining(asked: Instance, configuration: Configuration, allocate: Allocation) -> list[float]:
+def join_phantoms(asked: Instance, configuration: Configuration, allocate: Allocation) -> list[float]:
     """Add always the one that leaves the least cost, which is the order of GC."""
     graph = feeding_graph(asked.queries, asked.sizes.groups.keys())
 
@@ -216,18 +216,18 @@ def joining(asked: Instance, configuration: Configuration, allocate: Allocation)
 # Figures 13 to 15
 
 
-def measured_costs(instances: Sequence[Instance], hashes: int, report: Report) -> Iterator[Cost]:
+def measure_schemes(instances: Sequence[Instance], hashes: int, report: Report) -> Iterator[Cost]:
     """Measure each scheme; of GS the entries per group that are cheapest when measured."""
     for place, asked in enumerate(instances):
         report(place, len(instances))
         found = {GC: asked.by_rates(), BEST: asked.best, CHOSEN: asked.chosen(), ALONE: asked.alone()}
-        yield from (measured(asked, name, each, hashes) for name, each in found.items())
+        yield from (measure_scheme(asked, name, each, hashes) for name, each in found.items())
         by_space = dict.fromkeys(asked.by_space(phi) for phi in PHIS)
-        yield min((measured(asked, GS, each, hashes) for each in by_space), key=lambda each: each.measured)
+        yield min((measure_scheme(asked, GS, each, hashes) for each in by_space), key=lambda each: each.measured)
 
 
-def measured(asked: Instance, scheme: str, configuration: Configuration, hashes: int) -> Cost:
-    found = measured_costs_of(configuration, asked.stream, hashes)
+def measure_scheme(asked: Instance, scheme: str, configuration: Configuration, hashes: int) -> Cost:
+    found = measure_costs(configuration, asked.stream, hashes)
     return Cost(
         asked.stream.data,
         asked.name,
@@ -245,12 +245,12 @@ def measured(asked: Instance, scheme: str, configuration: Configuration, hashes:
 
 def repairs(asked: Instance, hashes: int) -> Iterator[Repair]:
     found = asked.by_rates()
-    modelled, unlimited = cost(found, asked.sizes), measured_costs_of(found, asked.stream, hashes)
+    modelled, unlimited = cost(found, asked.sizes), measure_costs(found, asked.stream, hashes)
     for percent in LIMIT_PERCENTS:
         for name, way in WAYS.items():
             kept = way(found, asked.sizes, percent / 100 * modelled.end_of_epoch, DEFAULT_PRICES)
             if kept is not None:
-                paid = measured_costs_of(kept, asked.stream, hashes)
+                paid = measure_costs(kept, asked.stream, hashes)
                 yield Repair(
                     asked.stream.data,
                     asked.name,

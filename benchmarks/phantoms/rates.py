@@ -55,18 +55,18 @@ def packets(data: str, rows: int) -> Stream:
         folder = Path(temporary) / data
         generate("packets", rows, 1, folder, preset=PRESETS[data])
         table = pq.read_table(folder / "Packets", columns=list(ATTRIBUTES.values()))
-    values = np.stack([numbered(table[name]) for name in ATTRIBUTES.values()])
+    values = np.stack([number_values(table[name]) for name in ATTRIBUTES.values()])
     attributes = tuple(ATTRIBUTES)
-    return Stream(data, attributes, values, observed(attributes, values, data == CLUSTERED))
+    return Stream(data, attributes, values, observe_sizes(attributes, values, data == CLUSTERED))
 
 
-def numbered(column: Any) -> Integers:
+def number_values(column: Any) -> Integers:
     """Return the values of an Arrow column as numbers from 0."""
     indices: Integers = column.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     return indices
 
 
-def observed(attributes: Sequence[str], values: Integers, has_flows: bool) -> Sizes:
+def observe_sizes(attributes: Sequence[str], values: Integers, has_flows: bool) -> Sizes:
     """Count the groups of every relation and, of packets that come in flows, the length of these."""
     groups: dict[Relation, float] = {}
     flow_length: dict[Relation, float] = {}
@@ -96,7 +96,7 @@ def mean_flow_length(group: Integers) -> float:
 # What tables count
 
 
-def relabelled(values: Integers, hashes: int) -> Iterator[Halves]:
+def relabel(values: Integers, hashes: int) -> Iterator[Halves]:
     """Give records other codes, so that they fall into other buckets as if another function hashed them.
 
     The first half fills the tables, the second is counted.
@@ -107,7 +107,7 @@ def relabelled(values: Integers, hashes: int) -> Iterator[Halves]:
         yield tuple(np.ascontiguousarray(half) for half in np.array_split(codes, 2, axis=1))
 
 
-def counted(
+def count_slice(
     configuration: Configuration, attributes: Sequence[str], halves: Halves
 ) -> tuple[Sequence[Counts], Sequence[Counts]]:
     """Return what direct-mapped tables count in one slice once they are full, and then when it ends."""
@@ -140,9 +140,9 @@ def since(before: Sequence[Counts], after: Sequence[Counts]) -> list[Counts]:
     ]
 
 
-def measured_costs_of(configuration: Configuration, stream: Stream, hashes: int) -> Costs:
+def measure_costs(configuration: Configuration, stream: Stream, hashes: int) -> Costs:
     """Return the cost per record and at the end of the slice, as the tables count it [GS equations 4 and 8]."""
-    runs = [counted(configuration, stream.attributes, halves) for halves in relabelled(stream.values, hashes)]
+    runs = [count_slice(configuration, stream.attributes, halves) for halves in relabel(stream.values, hashes)]
     records = runs[0][0][configuration.children(None)[0]].probes
     return Costs(
         fmean(price(configuration, running) for running, _ in runs) / records,
@@ -195,7 +195,7 @@ class Rate:
         return abs(self.one_hash / self.precise - 1.0)
 
 
-def measured_rates(streams: Sequence[Stream], rows: int, hashes: int, report: Report) -> Iterator[Rate]:
+def measure_rates(streams: Sequence[Stream], rows: int, hashes: int, report: Report) -> Iterator[Rate]:
     """Measure equally frequent groups, and the packets, whose groups by fewer attributes are not."""
     total = len(RELATIONS) * (1 + len(streams))
     for place, (relation, groups) in enumerate(zip(RELATIONS, PAPER_GROUPS, strict=True)):
@@ -216,10 +216,10 @@ def rates_of(
     names = RELATIONS[-1][: len(values)]
     trials: list[list[float]] = [[] for _ in PER_BUCKET]
     sizes = [round(groups / ratio) for ratio in PER_BUCKET]
-    for halves in relabelled(values, hashes):
+    for halves in relabel(values, hashes):
         for buckets, found in zip(sizes, trials, strict=True):
             table = Configuration((Table(frozenset(names), None, True, buckets),))
-            running, _ = counted(table, names, halves)
+            running, _ = count_slice(table, names, halves)
             found.append(running[0].collision_rate)
     for ratio, buckets, found in zip(PER_BUCKET, sizes, trials, strict=True):
         model, plain = (float(clustered(rate(groups, buckets), flow_length)) for rate in (precise, rough))
@@ -277,7 +277,7 @@ def models() -> Models:
     for ratio in PER_BUCKET:
         rates = precise([ratio * buckets for buckets in BUCKETS], list(BUCKETS))
         variation.append((ratio, float(rates.max() / rates.min() - 1.0)))
-    return Models(terms, variation, list(fitted_curve()), list(low_rates()))
+    return Models(terms, variation, list(fit_curve()), list(low_rates()))
 
 
 def term(groups: int, buckets: int, k: int) -> float:
@@ -287,7 +287,7 @@ def term(groups: int, buckets: int, k: int) -> float:
     return buckets / groups * chance * (k - 1)
 
 
-def fitted_curve() -> Iterator[tuple[float, float, float]]:
+def fit_curve() -> Iterator[tuple[float, float, float]]:
     """Fit parabolas in six intervals, as in the paper, each longer than the one before; errors are relative."""
     ends = np.geomspace(0.05, 32.0, INTERVALS + 1)
     for low, high in pairwise(ends.tolist()):

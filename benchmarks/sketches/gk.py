@@ -161,7 +161,7 @@ def bounds(states: pa.Array) -> Doubles:
 
 
 def capped(states: pa.Array, most: Integers) -> pa.Array:
-    """Each state with at most so many rows, though never fewer than 2, for an error that is as small as may be."""
+    """Cut each state to at most `most` rows, though never fewer than 2, for the smallest error."""
     found = parse(states)
     made = np.zeros(len(states), np.int64)
     loops.cap(found.states, found.rows, most, made)

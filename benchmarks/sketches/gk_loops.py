@@ -157,7 +157,7 @@ def combine_slots(
 
 @compiled
 def cap(states: Integers, rows: Doubles, most: Integers, made: Integers) -> None:
-    """Each state compressed by the least limit that leaves at most so many rows; in place."""
+    """Compress each state by the least limit that leaves at most `most` rows; in place."""
     trial, at = np.empty((len(rows), 3)), 0
     for state in range(len(most)):
         first, last = states[state], states[state + 1]

@@ -82,7 +82,7 @@ def test_spark(bench: CommandLine, spark: SparkSession, tmp_path: Path) -> None:
     assert found["holistic_speedup"] == found["unshared_s"] / found["shared_s"]
     assert found["holistic_over_sums"] == found["shared_s"] / found["sums_s"]
     assert "scaled to 6 queries from 4" in outcome.err
-    assert spark.range(1).count() == 1, "a session that was there goes on"
+    assert spark.range(1).count() == 1, "a session that was there continues"
 
 
 @pytest.mark.parametrize("groups", ["", "ten", "10,0", "10,,20"])
