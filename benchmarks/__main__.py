@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks.commands.main import bench
+from benchmarks.commands import bench
 from headrace.cli.main import run_command
 
 

@@ -1,6 +1,6 @@
-"""Running a plan's tree over rows, counting: how many rows each node takes in and gives, and count(*) for every answer.
+"""Run a plan's tree over rows and count: the rows that each node takes and gives, and count(*) for every answer.
 
-No engine: a node's rows are stood for by one row of the stream each, with the number of rows behind it.
+No engine runs: each row of a node is represented by one row of the stream, with the number of rows behind it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class NodeRun:
 
 
 def run_tree(nodes: Sequence[Node], parents: Sequence[int], rows: Sample) -> list[NodeRun]:
-    """All nodes, parents first, each computed from its parent's rows alone."""
+    """Run all nodes, parents first, each from its parent's rows alone."""
     runs: list[NodeRun] = []
     for node, parent in zip(nodes, parents, strict=True):
         whole = NodeRun(0, rows, np.ones(len(rows.times_us), dtype=np.int64)) if parent == STREAM else runs[parent]
@@ -50,7 +50,7 @@ def run_node(node: Node, parent: NodeRun) -> NodeRun:
 
 
 def windows_combined(plan: Plan, runs: Sequence[NodeRun], until_us: int) -> int:
-    """How many partials are combined into the windows that end by `until_us`: each into every window it lies in."""
+    """Count the partials combined into the windows that end by `until_us`: each into every window it lies in."""
     total = 0
     for answer in plan.answers:
         sample = runs[answer.place].sample
@@ -60,7 +60,7 @@ def windows_combined(plan: Plan, runs: Sequence[NodeRun], until_us: int) -> int:
 
 
 def memberships(window: AnyWindow, times_us: Numbers, until_us: int) -> int:
-    """In how many instances that end by `until_us` the rows lie, summed; slices lie where their rows do."""
+    """Count the instances that end by `until_us`, once for each row that lies in them."""
     if isinstance(window, SlicedWindow):
         return len(times_us)
     last = np.minimum(times_us + window.range_us, until_us)

@@ -6,26 +6,27 @@ import resource
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from benchmarks.data import WORKLOADS, Queries, generate_data, queries_of
 from benchmarks.peers import (
-    INSTANCE,
     THREADS,
     Peer,
+    compare,
     duckdb_peer,
     import_polars,
+    own_answers,
     polars_peer,
     with_numbers,
 )
-from benchmarks.planner import timed
-from headrace.datasets import workload
+from benchmarks.tables import Document, show_figures
+from benchmarks.timing import seconds, time_call
+from headrace.cli.progress import Report, progress_bar
 from headrace.engine.bounded import (
     BATCH_ROWS,
     Answers,
@@ -34,33 +35,40 @@ from headrace.engine.bounded import (
 )
 from headrace.expressions.static_tables import Data
 from headrace.kernel.close.windows import Closed
-from headrace.kernel.level1.reader import Reader, ReadResult
-from headrace.model.expressions import WINDOW_END
+from headrace.kernel.level1.reader import Reader
+from headrace.kernel.level1.reader import ReadResult as Run
 from headrace.model.query import Query
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
 from headrace.planner.draft import apart, priced
 from headrace.planner.plan import Plan
 from headrace.planner.sample import draw
-from headrace.spark.single_query import QueryParts, split_query
-from headrace.sql import parse_script
+from headrace.spark.single_query import split_query
 
 WARM_ROWS = 20_000
 SINGLE_QUERIES = 5
 REPEATS = 3
-"""The kernel with all queries, and a peer with each, are timed so often, and the best counts."""
-TOLERANCE = 1e-9
+"""The kernel with all queries, and a peer with each, are timed this often, and the best counts."""
 FORGET_PEAK = "5"
 """Written to /proc/self/clear_refs, makes the peak of resident memory what is resident now."""
-Report = Callable[[int, int], None]
-Queries = Mapping[str, Query]
+
+
+def measure(workload: str, queries: int | None, rows: int | None, sample: int) -> Document:
+    chosen = WORKLOADS[workload]
+    asked = queries_of(chosen.name, queries or chosen.query_count)
+    data = generate_data(chosen.kind, rows or chosen.row_count)
+    with progress_bar("checking results") as report:
+        return {"workload": workload, **measure_kernel(data, asked, sample, report)}
+
+
+show = show_figures
 
 
 def measure_kernel(data: Data, queries: Queries, sample: int, report: Report) -> Mapping[str, float]:
-    """Results are compared with the peers' before answering is timed; one process, all in memory, loops compiled."""
+    """Compare results with the peers', then time answering: one process, all in memory, loops compiled."""
     sampled = spread(queries, sample)
     plan_for(first_rows(data, WARM_ROWS), sampled)
-    plan_s, plan = timed(lambda: plan_for(data, queries))
+    plan_s, plan = time_call(lambda: plan_for(data, queries))
     answer_warm(data, queries, plan)
     with ExitStack() as opened:
         peers = {"duckdb": opened.enter_context(duckdb_peer(data)), "polars": polars_peer(data)}
@@ -91,12 +99,8 @@ def measure_kernel(data: Data, queries: Queries, sample: int, report: Report) ->
     }
 
 
-def queries_of(name: str, count: int, seed: int = 7) -> Queries:
-    return {named.name: named.query for named in parse_script(workload(name, count, seed)).queries}
-
-
 def spread(queries: Queries, count: int) -> Queries:
-    """So many of the queries, drawn at random: what lies at even distances may be alike."""
+    """Draw `count` queries at random: those at even distances may be alike."""
     names, taken = list(queries), min(count, len(queries))
     places = np.sort(np.random.default_rng(0).choice(len(names), taken, replace=False))
     return {names[place]: queries[names[place]] for place in places}
@@ -107,13 +111,8 @@ def first_rows(data: Data, rows: int) -> Data:
 
 
 def answer_warm(data: Data, queries: Queries, plan: Plan) -> None:
-    """Few rows in two batches, so that everything a run needs is compiled."""
+    """Answer over few rows in two batches, so that everything a run needs is compiled."""
     answer(first_rows(data, WARM_ROWS), queries, plan, batch_rows=WARM_ROWS // 2)
-
-
-def seconds(run: Callable[[], object]) -> float:
-    """What it gives is dropped at once: it may be large."""
-    return timed(run)[0]
 
 
 def best(run: Callable[[], object]) -> float:
@@ -124,7 +123,7 @@ def best(run: Callable[[], object]) -> float:
 
 
 def check_first_run(data: Data, queries: Queries, plan: Plan, check: Callable[[Answers], int]) -> tuple[float, int]:
-    """By how many MB resident memory grew at its peak, and what `check` says of the answers."""
+    """Return the MB by which resident memory grew at its peak, and the result of `check` on the answers."""
     with suppress(OSError):  # where there is no such file, the peak is that of the whole process
         Path("/proc/self/clear_refs").write_text(FORGET_PEAK)
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -134,17 +133,17 @@ def check_first_run(data: Data, queries: Queries, plan: Plan, check: Callable[[A
 
 
 def count_level1_rows(data: Data, queries: Queries, plan: Plan) -> int:
-    """Of all shipped nodes and batches, before batches are combined."""
+    """Count rows of all shipped nodes and batches, before batches are combined."""
     reader, count = Reader(data, queries, plan), 0
     for begin in range(0, data.rows.num_rows, BATCH_ROWS):
-        run = ReadResult()
+        run = Run()
         reader.take_batch(run, data.rows.slice(begin, BATCH_ROWS))
         count += run.retained.rows
     return count
 
 
 def rows_per_s_alone(data: Data, queries: Queries) -> float:
-    """The median over queries, each answered alone by its own plan."""
+    """Return the median over queries, each answered alone by its own plan."""
     found: list[float] = []
     for name, query in queries.items():
         plan = plan_for(data, {name: query})
@@ -154,7 +153,7 @@ def rows_per_s_alone(data: Data, queries: Queries) -> float:
 
 
 def measure_gain(data: Data, queries: Queries, plan: Plan) -> Mapping[str, float]:
-    """Every leaf from the stream against the chosen plan, both over at most one batch: the first is slow.
+    """Compare every leaf from the stream with the chosen plan, both over at most one batch: the first is slow.
 
     Over much fewer rows the time to close windows, which no plan saves, would hide the difference.
     """
@@ -172,12 +171,12 @@ def measure_gain(data: Data, queries: Queries, plan: Plan) -> Mapping[str, float
 
 
 def time_peer(peer: Peer, sampled: Queries, queries: int) -> float:
-    """Seconds for all queries one after the other, from those that are sampled."""
+    """Return the seconds for all queries one after the other, scaled from those that are sampled."""
     return sum(best(partial(peer, query)) for query in sampled.values()) * queries / len(sampled)
 
 
 def check(answers: Answers, sampled: Queries, peers: Mapping[str, Peer], report: Report) -> int:
-    """How many rows of windows are equal to the peers'; one that is not is an error."""
+    """Count the rows of windows that are equal to the peers'; one that is not is an error."""
     checked = 0
     for place, (name, query) in enumerate(sampled.items()):
         report(place, len(sampled))
@@ -190,38 +189,5 @@ def check(answers: Answers, sampled: Queries, peers: Mapping[str, Peer], report:
 
 
 def results_of(query: Query, closed: Closed) -> pa.Table:
-    """By instance, as peers give them; windows without rows are left out."""
-    asked = split_query(query)
-    (end,) = (output.name for output in query.outputs if output.expression == WINDOW_END)
-    ends_us = np.asarray(closed.table[end].cast(pa.int64()))
-    instances = pa.array((ends_us - asked.window.offset_us) // asked.window.slide_us)
-    table = with_numbers(closed.table).append_column(INSTANCE, instances)
-    if query.group_by:
-        return table
-    has_rows = [pc.is_valid(table[name]) for name in asked.sums]
-    has_rows += [pc.not_equal(table[name], 0) for name in asked.counts]
-    return table.filter(reduce(pc.or_, has_rows))
-
-
-def compare(what: str, asked: QueryParts, ours: pa.Table, theirs: pa.Table) -> None:
-    """Both row by row, in the order of windows and groups."""
-    keys = [INSTANCE, *asked.groups]
-    ours, theirs = (table.sort_by([(key, "ascending") for key in keys]) for table in (ours, theirs))
-    if ours.num_rows != theirs.num_rows:
-        raise RuntimeError(f"{what} have {ours.num_rows:,} and {theirs.num_rows:,} rows")
-    for name in (*keys, *asked.sums, *asked.counts):
-        mine, other = ours[name], theirs[name]
-        equal = agree(mine, other)
-        if not equal.all():
-            row = int(np.flatnonzero(~equal)[0])
-            where = {key: ours[key][row].as_py() for key in keys}
-            raise RuntimeError(f"{what} differ in {name} at {where}: {mine[row]} and {other[row]}")
-
-
-def agree(mine: pa.ChunkedArray, other: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """For each row whether both are NULL, or equal; DOUBLEs are within the tolerance."""
-    if pa.types.is_floating(mine.type):
-        close = np.isclose(mine.to_numpy(), other.to_numpy(), rtol=TOLERANCE, atol=0, equal_nan=True)
-    else:
-        close = pc.fill_null(pc.equal(mine, other), True).to_numpy()
-    return np.asarray(close & (mine.is_null().to_numpy() == other.is_null().to_numpy()))
+    """Return results by instance, as peers give them."""
+    return own_answers(query, with_numbers(closed.table))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from benchmarks.data import generate_data
 from benchmarks.execution import run_plan
+from benchmarks.tables import Column, Document, Table
+from headrace.cli.progress import Report, progress_bar
 from headrace.datasets import workload
 from headrace.expressions.static_tables import Data
 from headrace.planner.construction import make_plan
@@ -38,7 +41,6 @@ ROWS_HASHED = Constants(
 
 SAMPLE_ROWS = 100_000
 PERIODS_S = (60, 300, 600)
-RANDOM_QUERIES = (10, 25, 50, 100, 200)
 RANDOM_PERIOD_S = 300
 
 
@@ -68,15 +70,44 @@ class Hashed:
         return self.naive / self.predicted
 
 
-def experiments(data: Data, random_queries: Sequence[int] = RANDOM_QUERIES, seed: int = 7) -> Iterator[Hashed]:
-    """FlowCollector's queries over several periods, then random sets of several sizes."""
-    for period_s in PERIODS_S:
-        yield hashed("nfc-flowcollector", None, period_s, data, seed)
-    for queries in random_queries:
-        yield hashed("nfc-random", queries, RANDOM_PERIOD_S, data, seed)
+def measure(rows: int, rate: float, queries: Sequence[int]) -> Document:
+    flows = generate_data("netflow", rows, rate=rate)
+    with progress_bar("query sets") as report:
+        found = list(experiments(flows, queries, report))
+    derived = "factor", "predicted_factor", "best_factor"
+    return {"runs": [asdict(run) | {name: getattr(run, name) for name in derived} for run in found]}
 
 
-def hashed(name: str, queries: int | None, period_s: int, data: Data, seed: int) -> Hashed:
+def show(document: Document) -> None:
+    TABLE.show(document)
+
+
+TABLE = Table(
+    "runs",
+    "rows hashed",
+    (
+        Column("workload", "workload"),
+        Column("queries", "queries"),
+        Column("period", lambda row: f"{row['period_s']} s"),
+        Column("apart", "naive", ","),
+        Column("shared", "executed", ","),
+        Column("factor", "factor", ".2f"),
+        Column("predicted", "predicted_factor", ".2f"),
+        Column("best", "best_factor", ".2f"),
+    ),
+)
+
+
+def experiments(data: Data, random_queries: Sequence[int], report: Report, seed: int = 7) -> Iterator[Hashed]:
+    """Run FlowCollector's queries over several periods, then random sets of several sizes."""
+    cases: list[tuple[str, int | None, int]] = [("nfc-flowcollector", None, period_s) for period_s in PERIODS_S]
+    cases += [("nfc-random", queries, RANDOM_PERIOD_S) for queries in random_queries]
+    for place, (name, queries, period_s) in enumerate(cases):
+        report(place, len(cases))
+        yield count_hashed(name, queries, period_s, data, seed)
+
+
+def count_hashed(name: str, queries: int | None, period_s: int, data: Data, seed: int) -> Hashed:
     script = parse_script(with_period(workload(name, queries, seed), period_s))
     named = {each.name: each.query for each in script.queries}
     demands = {key: demand(query) for key, query in named.items()}
@@ -95,7 +126,7 @@ def hashed(name: str, queries: int | None, period_s: int, data: Data, seed: int)
 
 
 def least_rows(leaves: Sequence[Node], whole: Sample) -> float | None:
-    """A lower bound on the rows hashed by any tree: the dual of the Steiner problem over all unions of leaves.
+    """Return a lower bound on the rows hashed by any tree: the dual of the Steiner problem over all unions of leaves.
 
     An inner node that is no union of leaves could be replaced by the union of those below it, which has fewer rows.
     """
@@ -110,5 +141,5 @@ def least_rows(leaves: Sequence[Node], whole: Sample) -> float | None:
 
 
 def with_period(script: str, period_s: int) -> str:
-    """The workload with tumbling windows of another length."""
+    """Return the workload with tumbling windows of another length."""
     return re.sub(r"\[RANGE '\d+ s' SLIDE '\d+ s'\]", f"[RANGE '{period_s} s' SLIDE '{period_s} s']", script)

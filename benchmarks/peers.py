@@ -1,7 +1,8 @@
-"""The queries of the kernel's workloads in DuckDB and in Polars, one at a time: what it is checked and timed against.
+"""The queries of the workloads in DuckDB, Polars and Spark, one at a time: what Headrace is checked and timed against.
 
-Both join, filter, copy each row into every instance that holds it, and aggregate by instance and group. Their tables
-are made beforehand, of their own kind, with addresses as 32-bit numbers.
+DuckDB and Polars join, filter, copy each row into every instance that holds it, and aggregate by instance and group:
+over tables of their own, made beforehand, with addresses as 32-bit numbers, or from Parquet files to a Parquet file.
+Spark has queries as people write them: static tables as broadcast joins, `window()`, one aggregation.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from headrace.expressions.columns import built, present, raw
 from headrace.expressions.static_tables import Data
@@ -25,18 +27,30 @@ from headrace.spark.single_query import operator_of, split_query, unsupported
 
 if TYPE_CHECKING:
     import polars as pl
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from headrace.model.expressions import WINDOW_END, WINDOW_START
+from headrace.spark.single_query import END, START, Files, QueryParts, read_frames, write_answer
 
 THREADS = 2
 INSTANCE = "instance"
 Peer = Callable[[Query], pa.Table]
-"""Of a query the instance of each row, k if it ends at `k * slide + offset`, and beside it groups and aggregates."""
+"""Answers a query: for each row its instance, k if it ends at `k * slide + offset`, its groups and aggregates."""
+
+TOLERANCE = 1e-9
 
 
 # Addresses
 
 
 def with_numbers(table: pa.Table) -> pa.Table:
-    """With addresses as numbers of 32 bits, which both peers handle best."""
+    """Convert addresses to numbers of 32 bits, which DuckDB and Polars handle best."""
     for place, field in enumerate(table.schema):
         if field.type == pa.binary(ADDRESS_BYTES):
             table = table.set_column(place, field.name, address_numbers(one_array(table.column(place))))
@@ -63,13 +77,13 @@ def prefix_mask(tree: Call) -> int:
 
 @contextmanager
 def duckdb_peer(data: Data) -> Iterator[Peer]:
-    """DuckDB over tables in its memory."""
+    """Open DuckDB over tables in its memory."""
     import duckdb
 
     with duckdb.connect(config={"threads": THREADS}) as connection:
         for name, table in {data.stream.name: data.rows, **data.tables}.items():
             connection.register("arrow", with_numbers(table))
-            connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM arrow")
+            connection.execute(f"CREATE TABLE {quote(name)} AS SELECT * FROM arrow")
             connection.unregister("arrow")
 
         def answer(query: Query) -> pa.Table:
@@ -79,27 +93,27 @@ def duckdb_peer(data: Data) -> Iterator[Peer]:
 
 
 def duckdb_query(query: Query, event_time: str) -> str:
-    """Times are after 1970, so that `//`, which cuts towards zero, rounds down."""
+    """Translate a query. Times are after 1970, so `//`, which truncates, rounds down."""
     asked = split_query(query)
-    since_us = f"epoch_us({quoted(query.stream)}.{quoted(event_time)}) - {asked.window.offset_us}"
+    since_us = f"epoch_us({quote(query.stream)}.{quote(event_time)}) - {asked.window.offset_us}"
     taken = {name: sql(tree) for name, tree in asked.groups.items()}
     taken |= {name: sql(aggregate.arguments[0]) for name, aggregate in asked.sums.items()}
-    names = [INSTANCE, *map(quoted, asked.groups)]
-    results = [f"sum({quoted(name)})::{each.type.name} AS {quoted(name)}" for name, each in asked.sums.items()]
-    results += [f"count(*) AS {quoted(name)}" for name in asked.counts]
+    names = [INSTANCE, *map(quote, asked.groups)]
+    results = [f"sum({quote(name)})::{each.type.name} AS {quote(name)}" for name, each in asked.sums.items()]
+    results += [f"count(*) AS {quote(name)}" for name in asked.counts]
     joins = [
-        f"JOIN {quoted(join.table)} AS {quoted(join.relation)} ON "
-        + " AND ".join(f"{sql(key.expression)} = {quoted(join.relation)}.{quoted(key.column)}" for key in join.keys)
+        f"JOIN {quote(join.table)} AS {quote(join.relation)} ON "
+        + " AND ".join(f"{sql(key.expression)} = {quote(join.relation)}.{quote(key.column)}" for key in join.keys)
         for join in query.joins
     ]
     return "\n".join(
         [
             f"SELECT {', '.join([*names, *results])} FROM (",
-            f"SELECT {', '.join([f'unnest(range(earliest, latest + 1)) AS {INSTANCE}', *map(quoted, taken)])} FROM (",
+            f"SELECT {', '.join([f'unnest(range(earliest, latest + 1)) AS {INSTANCE}', *map(quote, taken)])} FROM (",
             f"SELECT ({since_us}) // {asked.window.slide_us} + 1 AS earliest,",
             f"({since_us} + {asked.window.range_us}) // {asked.window.slide_us} AS latest",
-            *(f", {tree} AS {quoted(name)}" for name, tree in taken.items()),
-            f"FROM {quoted(query.stream)}",
+            *(f", {tree} AS {quote(name)}" for name, tree in taken.items()),
+            f"FROM {quote(query.stream)}",
             *joins,
             "" if query.where is None else f"WHERE {sql(query.where)}",
             f")) GROUP BY {', '.join(names)}",
@@ -107,7 +121,7 @@ def duckdb_query(query: Query, event_time: str) -> str:
     )
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 
@@ -115,7 +129,7 @@ def quoted(name: str) -> str:
 def sql(tree: Expression) -> str:
     match tree:
         case ColumnRef():
-            return f"{quoted(tree.relation)}.{quoted(tree.name)}"
+            return f"{quote(tree.relation)}.{quote(tree.name)}"
         case Literal() if tree.type in (BOOLEAN, BIGINT, DOUBLE):
             return f"'{tree.value}'::{tree.type.name}"
         case Call("in", (sought, *constants)):
@@ -131,7 +145,7 @@ def sql(tree: Expression) -> str:
 
 
 def import_polars() -> Any:
-    """Polars reads how many threads it may have when it is imported; imported before, it keeps what it has."""
+    """Import Polars with a number of threads, which it reads on its first import only."""
     os.environ["POLARS_MAX_THREADS"] = str(THREADS)
     import polars
 
@@ -139,7 +153,7 @@ def import_polars() -> Any:
 
 
 def polars_peer(data: Data) -> Peer:
-    """Polars over frames made from the Arrow tables beforehand."""
+    """Return Polars over dataframes made from the Arrow tables beforehand."""
     import_polars()
     import polars as pl
 
@@ -197,3 +211,120 @@ def polars_expression(tree: Expression) -> pl.Expr:
             found: pl.Expr = operator_of(tree).python(*map(polars_expression, tree.arguments))
             return found
     raise unsupported(f"{tree}")
+
+
+# From Parquet files to a Parquet file
+
+
+@dataclass(frozen=True, slots=True)
+class FilePeer:
+    """Write the answer to a query, and read it back by instance, as a `Peer` gives it."""
+
+    write: Callable[[Query, Path], object]
+    read: Callable[[Query, Path], pa.Table]
+
+
+@contextmanager
+def file_peers(spark: SparkSession, files: Files) -> Iterator[Mapping[str, FilePeer]]:
+    """Open all three over the files; their paths and columns are known to all beforehand."""
+    import duckdb
+
+    with duckdb.connect(config={"threads": THREADS}) as connection:
+        for name, path in files.paths.items():
+            view = f"CREATE VIEW {quote(name)} AS SELECT * FROM read_parquet('{path}/*.parquet')"
+            connection.execute(view)
+        yield {
+            "spark": spark_peer(spark, files),
+            "duckdb": duckdb_file_peer(connection, files),
+            "polars": polars_file_peer(files),
+        }
+
+
+def duckdb_file_peer(connection: Any, files: Files) -> FilePeer:
+    def write(query: Query, path: Path) -> None:
+        connection.execute(f"COPY ({duckdb_query(query, files.stream.event_time)}) TO '{path}' (FORMAT parquet)")
+
+    return FilePeer(write, lambda _, path: pq.read_table(path))
+
+
+def polars_file_peer(files: Files) -> FilePeer:
+    polars = import_polars()
+    frames = {name: polars.scan_parquet(path / "*.parquet") for name, path in files.paths.items()}
+
+    def write(query: Query, path: Path) -> None:
+        polars_query(query, frames, files.stream.event_time).collect().write_parquet(path)
+
+    return FilePeer(write, lambda _, path: pq.read_table(path))
+
+
+# Spark
+
+
+def spark_peer(spark: SparkSession, files: Files) -> FilePeer:
+    frames = read_frames(spark, files)
+    return FilePeer(lambda query, path: write_answer(query, frames, files.stream.event_time, path), read_spark)
+
+
+def read_spark(query: Query, path: Path) -> pa.Table:
+    return by_instance(split_query(query), pq.read_table(path), START, END)
+
+
+# Answers as rows of instances
+
+
+def own_answers(query: Query, table: pa.Table) -> pa.Table:
+    """Return our answers, without the windows of a query without groups that hold no row: peers do not have them."""
+    asked = split_query(query)
+    bounds = {output.expression: output.name for output in query.outputs}
+    found = by_instance(asked, table, bounds.get(WINDOW_START), bounds[WINDOW_END])
+    if query.group_by:
+        return found
+    has_rows = [pc.is_valid(found[name]) for name in asked.sums]
+    has_rows += [pc.not_equal(found[name], 0) for name in asked.counts]
+    return found.filter(reduce(pc.or_, has_rows))
+
+
+def by_instance(asked: QueryParts, table: pa.Table, start: str | None, end: str) -> pa.Table:
+    """Add the instance of each row, whose bounds must be those of the window."""
+    window, ends_us = asked.window, microseconds(table[end])
+    instances, rest = np.divmod(ends_us - window.offset_us, window.slide_us)
+    if rest.any() or (start is not None and (ends_us - microseconds(table[start]) != window.range_us).any()):
+        raise RuntimeError(f"a window is not one of {window}")
+    return table.append_column(INSTANCE, pa.array(instances))
+
+
+def microseconds(times: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.asarray(times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
+
+
+def check_equal(what: str, query: Query, ours: pa.Table, theirs: pa.Table) -> int:
+    """Count the rows compared; a difference is an error."""
+    asked = split_query(query)
+    names = [INSTANCE, *asked.groups, *asked.sums, *asked.counts]
+    mine = ours.select(names)
+    compare(what, asked, mine, theirs.select(names).cast(mine.schema))
+    return int(theirs.num_rows)
+
+
+def compare(what: str, asked: QueryParts, ours: pa.Table, theirs: pa.Table) -> None:
+    """Compare tables row by row, in the order of windows and groups; a difference is an error."""
+    keys = [INSTANCE, *asked.groups]
+    ours, theirs = (table.sort_by([(key, "ascending") for key in keys]) for table in (ours, theirs))
+    if ours.num_rows != theirs.num_rows:
+        raise RuntimeError(f"{what} have {ours.num_rows:,} and {theirs.num_rows:,} rows")
+    for name in (*keys, *asked.sums, *asked.counts):
+        mine, other = ours[name], theirs[name]
+        equal = agree(mine, other)
+        if not equal.all():
+            row = int(np.flatnonzero(~equal)[0])
+            where = {key: ours[key][row].as_py() for key in keys}
+            raise RuntimeError(f"{what} differ in {name} at {where}: {mine[row]} and {other[row]}")
+
+
+def agree(mine: pa.ChunkedArray, other: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Return for each row whether both are NULL or equal; DOUBLEs within the tolerance."""
+    if pa.types.is_floating(mine.type):
+        close = np.isclose(mine.to_numpy(), other.to_numpy(), rtol=TOLERANCE, atol=0, equal_nan=True)
+    else:
+        close = pc.fill_null(pc.equal(mine, other), True).to_numpy()
+    return np.asarray(close & (mine.is_null().to_numpy() == other.is_null().to_numpy()))

@@ -70,41 +70,11 @@ def update_slots(
 
 
 @compiled
-def estimate_keys(
-    sketches: Integers, keys: Integers, multipliers: Multipliers, width_bits: int, cells: Integers, found: Integers
-) -> None:
-    """Of each key in its sketch; where there is none, `sketches` is below 0 and the estimate is left as it is."""
-    for row in range(len(keys)):
-        if sketches[row] >= 0:
-            found[row] = estimate(cells[sketches[row]], multipliers, width_bits, 0, keys[row])
-
-
-@compiled
 def add_sketches(slots: Integers, more: Integers, cells: Integers) -> None:
     for row in range(len(slots)):
         held, added = cells[slots[row]], more[row]
         for place in range(len(held)):
             held[place] = add_up(held[place], added[place])
-
-
-@compiled
-def check_rows(counts: Integers, totals: Integers, rows: int, width_bits: int) -> int:
-    """The first sketch with a number below 0, or with a row that does not add up to its total; or -1."""
-    for sketch in range(len(counts)):
-        cells, total = counts[sketch], totals[sketch]
-        if total <= 0:
-            return sketch
-        for row in range(rows + 1):
-            begin = row << width_bits
-            end = begin + (1 << width_bits) if row < rows else len(cells)
-            found = 0
-            for place in range(begin, end):
-                if cells[place] < 0:
-                    return sketch
-                found = add_up(found, cells[place])
-            if found != total:
-                return sketch
-    return -1
 
 
 # The search, always on from the largest prefix that is left. Equal ones come by their smallest keys

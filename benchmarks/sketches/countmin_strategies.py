@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from benchmarks.sketches.countmin import CountMin, Estimates, share
+from benchmarks.sketches.countmin import CountMin, Estimates
 from benchmarks.sketches.countmin_loops import Integers, add_sketches
 from benchmarks.sketches.countmin_strategy_loops import (
     FREE,
@@ -145,10 +145,6 @@ class Held:
         """Without what is only reserved for lists."""
         return int(self.cells.nbytes + self.sizes.sum() * PAIR_BYTES)
 
-    def hitters(self, group: int, phi: float) -> Estimates:
-        """All keys with a share of phi by their estimates."""
-        return self.above(group, share(phi, int(self.totals[group])))
-
     def top(self, group: int, k: int) -> Estimates:
         if k < 1:
             raise UsageError("sketch-share", f"the largest {k} keys can't be listed")
@@ -170,7 +166,7 @@ class HighStrategy(Protocol):
         """What went up, in; a form that the strategy is not for is refused."""
 
 
-def sketched(sketch: CountMin, cells: Integers, totals: Integers) -> Held:
+def hold_sketches(sketch: CountMin, cells: Integers, totals: Integers) -> Held:
     """A sketch for every group, and no lists."""
     none = np.zeros((len(cells), 0), np.int64)
     return Held(sketch, totals, np.arange(len(cells)), cells, none, none, np.zeros(len(cells), np.int64))
@@ -195,7 +191,7 @@ class HighSketch:
         cells, totals = self.sketch.empty(group_count), np.zeros(group_count, np.int64)
         add_sketches(readable(shipped.groups), readable(shipped.cells), cells)
         add_by_slot(readable(shipped.groups), readable(shipped.totals), totals)
-        return sketched(self.sketch, cells, totals)
+        return hold_sketches(self.sketch, cells, totals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +205,7 @@ class Direct:
         cells, totals = sketch.empty(group_count), np.zeros(group_count, np.int64)
         shape = sketch.multipliers, sketch.width_bits, sketch.step_bits
         update_directly(*pairs(shipped, sketch), *shape, cells, totals)
-        return sketched(sketch, cells, totals)
+        return hold_sketches(sketch, cells, totals)
 
 
 @dataclass(frozen=True, slots=True)

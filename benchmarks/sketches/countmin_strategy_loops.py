@@ -31,7 +31,7 @@ def copy(source: Integers, size: int, target: Integers, begin: int) -> None:
 
 
 @compiled
-def doubled(array: Integers) -> Integers:
+def double(array: Integers) -> Integers:
     longer = np.empty(2 * len(array), np.int64)
     copy(array, len(array), longer, 0)
     return longer
@@ -128,7 +128,7 @@ def hash_pairs(
             if not used[group]:
                 continue
         if filled + PLACES > len(up_keys):
-            up_keys, up_weights = doubled(up_keys), doubled(up_weights)
+            up_keys, up_weights = double(up_keys), double(up_weights)
         filled = move_up(tables[group], compress_below, up_keys, up_weights, filled)
         up_groups[flushes], ends[flushes] = group, filled
         flushes += 1

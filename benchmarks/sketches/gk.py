@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from benchmarks.sketches import gk_byte_loops as byte_loops
 from benchmarks.sketches import gk_loops as loops
-from benchmarks.sketches import gk_low_loops as low_loops
 from headrace.kernel.sketches.blocks import laid_out, sort_each
 from headrace.kernel.sketches.buckets_loops import count_values, order_values
 from headrace.kernel.sketches.packed_bytes import STATE, expect_good, offsets_of, opened, packed
@@ -73,7 +72,7 @@ class Gk:
         else:
             rows, owners, ends = np.empty((len(ordered), 3)), np.zeros(most, np.int64), np.zeros(most, np.int64)
             sweeps = {MEDIUM: False, HEAVY: True}[variant]
-            flushed = low_loops.lift_low(np.cumsum(sizes), ordered, room, self.error, sweeps, rows, owners, ends)
+            flushed = loops.lift_low(np.cumsum(sizes), ordered, room, self.error, sweeps, rows, owners, ends)
             owners, ends = owners[:flushed], ends[:flushed]
         last = ends[-1:] if len(ends) else np.zeros(1, np.int64)
         ends = np.concatenate([ends, np.repeat(last, len(missing))])
@@ -162,7 +161,7 @@ def bounds(states: pa.Array) -> Doubles:
 
 
 def capped(states: pa.Array, most: Integers) -> pa.Array:
-    """Each state with at most so many rows, though never fewer than 2, for an error that is as small as may be."""
+    """Cut each state to at most `most` rows, though never fewer than 2, for the smallest error."""
     found = parse(states)
     made = np.zeros(len(states), np.int64)
     loops.cap(found.states, found.rows, most, made)

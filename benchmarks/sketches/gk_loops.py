@@ -157,7 +157,7 @@ def combine_slots(
 
 @compiled
 def cap(states: Integers, rows: Doubles, most: Integers, made: Integers) -> None:
-    """Each state compressed by the least limit that leaves at most so many rows; in place."""
+    """Compress each state by the least limit that leaves at most `most` rows; in place."""
     trial, at = np.empty((len(rows), 3)), 0
     for state in range(len(most)):
         first, last = states[state], states[state + 1]
@@ -199,3 +199,75 @@ def find_ranks(states: Integers, rows: Doubles, counts: Doubles, ranks: Integers
                 distance = max(rank - least, least + rows[row, 2] - rank)
                 if distance < nearest:
                     nearest, answers[state, place] = distance, rows[row, 0]
+
+
+# The low levels [UDAF 4.1]: rows in a fixed room; when it is full they leave, and it starts empty again
+
+
+@compiled
+def place_of(rows: Doubles, size: int, value: float) -> int:
+    """The first row whose value is not less."""
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        if rows[middle, 0] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def insert(rows: Doubles, size: int, value: float) -> int:
+    """Where the value went. It may have any rank that the row after it allows."""
+    at = place_of(rows, size, value)
+    for row in range(size, at, -1):
+        copy_row(rows, row - 1, rows, row)
+    set_row(rows, at, value, 1.0, 0.0 if at in (0, size) else rows[at + 1, 1] + rows[at + 1, 2] - 1.0)
+    return at
+
+
+@compiled
+def probe(rows: Doubles, size: int, row: int, limit: float) -> int:
+    """This row goes into the next one, if it may. How many rows there are then."""
+    if not 0 < row < size - 1 or rows[row, 1] + rows[row + 1, 1] + rows[row + 1, 2] > limit:
+        return size
+    rows[row + 1, 1] += rows[row, 1]
+    for later in range(row, size - 1):
+        copy_row(rows, later + 1, rows, later)
+    return size - 1
+
+
+@compiled
+def lift_low(
+    ends: Integers,
+    ordered: Doubles,
+    room: int,
+    error: float,
+    whole_sweeps: bool,
+    rows: Doubles,
+    owners: Integers,
+    made: Integers,
+) -> int:
+    """The summaries that leave, with their slots. After each value the whole summary is swept, or two places of it."""
+    held, begin, at, flushed = np.empty((room, 3)), 0, 0, 0
+    for slot in range(len(ends)):
+        size, count = 0, 0
+        for row in range(begin, ends[slot]):
+            place = insert(held, size, ordered[row])
+            size, count = size + 1, count + 1
+            limit = allowed(error, count)
+            if whole_sweeps:
+                size = compress(held, size, limit)
+            else:
+                size = probe(held, size, place, limit)
+                size = probe(held, size, (count * 0x9E3779B1 >> 7) % size, limit)
+            if size == room or row == ends[slot] - 1:
+                for kept in range(size):
+                    copy_row(held, kept, rows, at + kept)
+                at += size
+                owners[flushed], made[flushed] = slot, at
+                flushed += 1
+                size = count = 0
+        begin = ends[slot]
+    return flushed

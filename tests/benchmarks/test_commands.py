@@ -45,7 +45,7 @@ def test_nfc(bench: CommandLine, tmp_path: Path) -> None:
     sizes = "--rows", 20_000, "--queries", 8
     outcome = bench("nfc", *sizes, "--plot", tmp_path / "nfc.svg", "--json", tmp_path / "nfc.json")
     assert outcome.status == 0, outcome.err
-    found = json.loads((tmp_path / "nfc.json").read_text())
+    found = json.loads((tmp_path / "nfc.json").read_text())["runs"]
     assert [(each["workload"], each["queries"]) for each in found][-1] == ("nfc-random", 8)
     for each in found:
         assert 1 <= each["factor"] == each["naive"] / each["executed"]
@@ -53,6 +53,17 @@ def test_nfc(bench: CommandLine, tmp_path: Path) -> None:
         if each["workload"] == "nfc-flowcollector":
             assert each["factor"] <= each["best_factor"] * 1.000001
     assert (tmp_path / "nfc.svg").read_text().lstrip().startswith("<?xml")
+    again = bench("plot", tmp_path / "nfc.json", "--out", tmp_path / "again.png")
+    assert again.status == 0, again.err
+    assert (tmp_path / "again.png").stat().st_size > 0
+
+
+def test_figures_without_a_picture_are_refused(bench: CommandLine, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "planner.json").write_text('{"mean_ratio": 1.0}')
+    outcome = bench("plot", tmp_path / "planner.json", "--out", tmp_path / "planner.svg")
+    assert outcome.status == 1
+    assert "nothing to draw" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -82,7 +93,7 @@ def test_kernel_help_teaches_workloads_and_figures(bench: CommandLine) -> None:
         assert part in taught
 
 
-def test_a_picture_that_can_not_be_drawn_is_told(bench: CommandLine, tmp_path: Path) -> None:
+def test_a_picture_that_can_not_be_drawn_is_an_error(bench: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     small = ("nfc", "--rows", 2_000, "--queries", 2)
     outcome = bench(*small, "--plot", tmp_path / "file" / "factors.svg")

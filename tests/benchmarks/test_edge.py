@@ -9,13 +9,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.edge import Dropped, findings, gap
-from benchmarks.edge_costs import SIZES, Costs, costs_at, measured_costs
-from benchmarks.edge_drops import PAPER_LOSSES, Losses, Smallest, fewest_groups, smallest_table
-from benchmarks.edge_full import all_with_all, one_by_one
-from benchmarks.edge_queue import TAKEN_SHARE, Arrivals, Setting, simulate
-from benchmarks.edge_speed import PAIRS, ROUNDS, collision_rate, entries_for, pairs_below, speed
-from benchmarks.edge_traffic import CLUSTERED, FLOW_LENGTH, KINDS, UNIFORM, Packets, Trace, packets, trace
+from benchmarks.edge.benchmark import Simulation, findings, gap
+from benchmarks.edge.drops import PAPER_LOSSES, Losses, Smallest, fewest_groups, smallest_table
+from benchmarks.edge.queue import SIZES, TAKEN_SHARE, Arrivals, Costs, Setting, costs_at, measure_costs, simulate
+from benchmarks.edge.speed import (
+    CLUSTERED,
+    FLOW_LENGTH,
+    KINDS,
+    PAIRS,
+    ROUNDS,
+    UNIFORM,
+    Packets,
+    Trace,
+    all_with_all,
+    collision_rate,
+    entries_for,
+    one_by_one,
+    packets,
+    pairs_below,
+    speed,
+    trace,
+)
 from headrace.edge.tables.tables import Flush, Replacement
 from tests.cli.command_line import CommandLine
 
@@ -184,7 +198,7 @@ def test_costs_between_sizes_that_were_measured() -> None:
 
 
 def test_costs_are_of_the_size_that_was_asked_for() -> None:
-    found = measured_costs(SECOND, min(SIZES))
+    found = measure_costs(SECOND, min(SIZES))
     assert (found.replacement, found.entries) == (SECOND.value, min(SIZES))
     assert np.isfinite([found.hit_ns, found.evict_ns, found.flush_ns, found.look_ns, found.ship_ns]).all()
 
@@ -201,7 +215,7 @@ def found_in(direct: tuple[int | None, int | None], second: tuple[int | None, in
     sizes += [smallest(groups, SECOND, entries) for groups, entries in zip((10, 20), second, strict=True)]
     shares = {"eager": 0.02, "lazy 1": lazy}
     losses = [Losses(queries, 1e6, 10, 12, shares, shares, {"eager": 0.4}) for queries in PAPER_LOSSES]
-    return [each.holds for each in findings(Dropped([], sizes, losses))]
+    return [each.holds for each in findings(Simulation([], sizes, losses))]
 
 
 def test_findings() -> None:

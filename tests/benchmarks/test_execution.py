@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.execution import memberships, run_plan, windows_combined
-from benchmarks.instances import random_instance
+from benchmarks.planner import random_instance
 from headrace.model.windows import Window
 from headrace.planner.construction import make_plan
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.generated import generated
-from benchmarks.hifi import (
+from benchmarks.data import generate_data
+from benchmarks.hifi.benchmark import (
     FULL,
     PANED,
     PARTIAL,
@@ -25,11 +25,11 @@ from benchmarks.hifi import (
     UNSHARED_RAW,
     Measured,
     check_results,
-    dealt,
-    measure,
+    deal,
+    measure_sets,
     query_set,
 )
-from benchmarks.hifi_plans import Edge, execute, sliced_plan
+from benchmarks.hifi.plans import Edge, execute, sliced_plan
 from headrace.engine.bounded import answer, plan_for
 from headrace.expressions.static_tables import Data
 from headrace.model.arrow import plain_values
@@ -77,7 +77,7 @@ def test_all_six_plans_give_what_the_reference_gives(
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_joins_slices_and_an_edge_without_rows(way: Way) -> None:
-    trades = generated("trades", 2_000, 5, lambda done, total: None)
+    trades = generate_data("trades", 2_000, 5)
     texts = [
         "SELECT T.Symbol, sum(T.Vol) AS v FROM Trades T [RANGE '3 s' SLIDE '2 s'] JOIN Index X ON T.Symbol = X.Symbol "
         "WHERE X.R1000 GROUP BY T.Symbol ORDER BY v DESC, Symbol LIMIT 3",
@@ -100,12 +100,12 @@ def test_joins_slices_and_an_edge_without_rows(way: Way) -> None:
 @pytest.fixture(scope="module")
 def packets() -> Data:
     """As many a second as in the paper's day, for two hours and a half."""
-    return generated("syn", 54_000, 3, lambda done, total: None, rate=6.06)
+    return generate_data("syn", 54_000, 3, rate=6.06)
 
 
 @pytest.fixture(scope="module")
 def measured(packets: Data) -> Measured:
-    return measure(packets, 2, 1, lambda done, total: None, (2, 8))
+    return measure_sets(packets, 2, 1, lambda done, total: None, (2, 8))
 
 
 def test_the_command(bench: CommandLine, tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_placement_predicts_what_is_sent(measured: Measured) -> None:
     assert measured.worst_prediction < 1.25
 
 
-def test_a_wrong_result_is_told(packets: Data) -> None:
+def test_a_wrong_result_is_an_error(packets: Data) -> None:
     """An edge is there twice."""
     queries = query_set(True, 2, 0)
-    edges = dealt(packets, queries)
+    edges = deal(packets, queries)
     with pytest.raises(DataError, match="the results of hifi_grouped_001 differ"):
         check_results(packets, queries, [*edges, edges[0]])

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.holistic import findings, measure_packets
-from benchmarks.holistic_hitters import accuracy, exact_top
-from benchmarks.holistic_quantiles import merged_errors, rank_errors
-from benchmarks.holistic_traffic import DISTINCT, KINDS, SKEWED, UNIFORM, Traffic, draw
-from benchmarks.holistic_truth import Exact, Question, check_answers, exact_windows, question_of
+from benchmarks.holistic.hitters import accuracy, exact_top
+from benchmarks.holistic.packets import findings, measure_packets
+from benchmarks.holistic.quantiles import merged_errors, rank_errors
+from benchmarks.holistic.traffic import DISTINCT, KINDS, SKEWED, UNIFORM, Traffic, draw
+from benchmarks.holistic.truth import Exact, Question, check_answers, exact_windows, question_of
 from headrace.datasets.workloads.holistic import AGGREGATES, HOLISTIC, SUMS
 from headrace.model.errors import UnsupportedError
 from headrace.sql import parse_query, parse_script
@@ -82,7 +82,7 @@ def test_spark(bench: CommandLine, spark: SparkSession, tmp_path: Path) -> None:
     assert found["holistic_speedup"] == found["unshared_s"] / found["shared_s"]
     assert found["holistic_over_sums"] == found["shared_s"] / found["sums_s"]
     assert "scaled to 6 queries from 4" in outcome.err
-    assert spark.range(1).count() == 1, "a session that was there goes on"
+    assert spark.range(1).count() == 1, "a session that was there continues"
 
 
 @pytest.mark.parametrize("groups", ["", "ten", "10,0", "10,,20"])

@@ -9,8 +9,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from benchmarks.kernel import compare, queries_of, results_of, spread
+from benchmarks.data import queries_of
+from benchmarks.kernel import results_of, spread
 from benchmarks.peers import (
+    compare,
     duckdb_peer,
     duckdb_query,
     polars_peer,

@@ -8,29 +8,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.phantoms_choice import Instance, joining, one_by_one
-from benchmarks.phantoms_rates import SYNTHETIC, models, rates_of, term
-from benchmarks.phantoms_space import best_of_all, division, notation, summary, trees_of
-from benchmarks.phantoms_streams import (
+from benchmarks.phantoms.choice import Instance, join_phantoms, one_by_one
+from benchmarks.phantoms.exhaustive import best_configuration
+from benchmarks.phantoms.rates import (
     CLUSTERED,
     SAME_FLOW,
+    SYNTHETIC,
     UNIFORM,
     Stream,
-    counted,
+    count_slice,
     group_numbers,
     mean_flow_length,
-    measured_costs_of,
-    observed,
+    measure_costs,
+    models,
+    observe_sizes,
     packets,
-    relabelled,
+    rates_of,
+    relabel,
+    term,
 )
+from benchmarks.phantoms.space import best_of_all, division, notation, summary, trees_of
 from headrace.datasets.packets import GROUPS_A, GROUPS_ABCD
 from headrace.datasets.workloads.gigascope import PAIRS, SINGLE
 from headrace.planner.phantoms.allocation import ALLOCATIONS, supernode_linear
 from headrace.planner.phantoms.collisions import precise
 from headrace.planner.phantoms.configuration import Configuration, Table
 from headrace.planner.phantoms.costs import cost
-from headrace.planner.phantoms.exhaustive import best_configuration
 from tests.cli.command_line import CommandLine
 from tests.planner.phantoms.instances import paper_sizes
 
@@ -48,7 +51,7 @@ SECTIONS = set("units rates models divisions summaries choices steps costs repai
 
 def stream_of(*rows: list[int]) -> Stream:
     values, attributes = np.array(rows), "ABCD"[: len(rows)]
-    return Stream(UNIFORM, attributes, values, observed(attributes, values, has_flows=False))
+    return Stream(UNIFORM, attributes, values, observe_sizes(attributes, values, has_flows=False))
 
 
 def one_query(entries: int) -> Configuration:
@@ -108,7 +111,7 @@ def test_a_flow_ends_when_its_group_stays_away() -> None:
 
 def test_other_codes_are_the_same_groups() -> None:
     stream = stream_of([0, 1, 2, 1], [0, 0, 1, 0])
-    for halves in relabelled(stream.values, 3):
+    for halves in relabel(stream.values, 3):
         codes = np.concatenate(halves, axis=1)
         assert codes[0, 1] == codes[0, 3]
         assert len(set(codes[0].tolist())) == 3
@@ -116,15 +119,15 @@ def test_other_codes_are_the_same_groups() -> None:
 
 
 def test_costs_are_probes_and_evictions_of_the_second_half() -> None:
-    still = measured_costs_of(one_query(1), stream_of([0] * 8), 2)
+    still = measure_costs(one_query(1), stream_of([0] * 8), 2)
     assert (still.maintenance, still.end_of_epoch) == (1.0, 50.0)
-    restless = measured_costs_of(one_query(1), stream_of([0, 1] * 4), 2)
+    restless = measure_costs(one_query(1), stream_of([0, 1] * 4), 2)
     assert (restless.maintenance, restless.end_of_epoch) == (51.0, 50.0)
 
 
 def test_a_phantom_pays_no_evictions_and_its_queries_no_probes_without_them() -> None:
     tables = [Table(frozenset("AB"), None, False, 1), *(Table(frozenset(name), 0, True, 1) for name in "AB")]
-    found = measured_costs_of(Configuration(tuple(tables)), stream_of([0, 1] * 4, [0, 0] * 4), 1)
+    found = measure_costs(Configuration(tuple(tables)), stream_of([0, 1] * 4, [0, 0] * 4), 1)
     # Each record pushes one out of AB, which is a probe at A and at B, and one out of A
     assert found.maintenance == 3.0 + 50.0
     # AB is emptied into both: A loses what it has and what it gets, B has the group already
@@ -143,8 +146,8 @@ def test_rates_are_those_of_the_model() -> None:
 
 
 def test_counts_are_of_the_records_after_the_first_half() -> None:
-    (halves,) = relabelled(stream_of([0] * 5 + [1] * 5).values, 1)
-    running, ended = counted(one_query(1), "A", halves)
+    (halves,) = relabel(stream_of([0] * 5 + [1] * 5).values, 1)
+    running, ended = count_slice(one_query(1), "A", halves)
     assert (running[0].probes, running[0].collisions, running[0].evictions) == (5, 1, 1)
     assert ended[0].evictions == 1
 
@@ -174,12 +177,12 @@ def test_no_closed_form_is_below_the_best_division() -> None:
     found = [division(UNIFORM, tree, 60_000) for tree in trees]
     assert sum(each.has_closed_optimum for each in found) == 2
     assert all(above >= 0.0 for each in found for above in each.above.values())
-    told = summary(UNIFORM, 60_000, found)
-    assert told.trees == len(trees)
-    assert told.above["SL"] == min(told.above.values())
+    found_summary = summary(UNIFORM, 60_000, found)
+    assert found_summary.trees == len(trees)
+    assert found_summary.above["SL"] == min(found_summary.above.values())
     lost = [each for each in found if each.above["SL"] > min(each.above.values()) + 1e-6]
-    assert told.sl_best == 1.0 - len(lost) / len(trees)
-    assert set(told.above) == set(ALLOCATIONS)
+    assert found_summary.sl_best == 1.0 - len(lost) / len(trees)
+    assert set(found_summary.above) == set(ALLOCATIONS)
 
 
 @pytest.mark.parametrize("units", [5_000, 20_000, 60_000])
@@ -192,7 +195,7 @@ def test_the_best_of_all_is_among_the_trees_that_are_tried(units: int) -> None:
 def test_phantoms_join_from_none_to_those_chosen() -> None:
     asked = Instance(Stream(UNIFORM, "ABCD", np.empty((4, 0), dtype=np.int64), paper_sizes()), SINGLE, 40_000)
     costs = one_by_one(asked)["GC+SL"]
-    assert costs == joining(asked, asked.by_rates(), supernode_linear)
+    assert costs == join_phantoms(asked, asked.by_rates(), supernode_linear)
     assert costs == sorted(costs, reverse=True)
     assert costs[0] == pytest.approx(asked.paid(asked.alone()))
     assert costs[-1] == pytest.approx(asked.paid(asked.by_rates()))

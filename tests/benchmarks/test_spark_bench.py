@@ -12,16 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.peers import INSTANCE
-from benchmarks.spark_otf import spread
-from benchmarks.spark_peers import (
-    check_equal,
-    file_peers,
-    own_answers,
-    read_spark,
-    spark_peer,
-)
-from benchmarks.spark_stream import scaled
+from benchmarks.otf import spread
+from benchmarks.peers import INSTANCE, check_equal, file_peers, own_answers, read_spark, spark_peer
+from benchmarks.stream import scale_steps
 from headrace.datasets import generate
 from headrace.model.time import SECOND_US
 from headrace.spark.single_query import files_in
@@ -67,7 +60,7 @@ def test_otf(bench: CommandLine, spark: SparkSession, tmp_path: Path, workload: 
     assert found["price_of_one"] == found["shared_s"] / found["single_s"]
     assert {"begin", "plan", "run", "commit", "finish"} <= set(found["stages"])
     assert "price_of_one" in outcome.out
-    assert spark.range(1).count() == 1, "a session that was there goes on"
+    assert spark.range(1).count() == 1, "a session that was there continues"
 
 
 def test_stream(bench: CommandLine, spark: SparkSession, tmp_path: Path) -> None:
@@ -143,8 +136,8 @@ def test_the_sample_is_spread_over_all_queries() -> None:
 
 
 def test_memory_is_compared_between_the_same_parts_of_shorter_runs() -> None:
-    assert (scaled((31, 50), 200), scaled((181, 200), 200)) == ((30, 50), (180, 200))
-    assert (scaled((31, 50), 6), scaled((181, 200), 6)) == ((0, 1), (5, 6))
+    assert (scale_steps((31, 50), 200), scale_steps((181, 200), 200)) == ((30, 50), (180, 200))
+    assert (scale_steps((31, 50), 6), scale_steps((181, 200), 6)) == ((0, 1), (5, 6))
 
 
 def test_help_teaches_the_figures(bench: CommandLine) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from benchmarks.hifi_plans import Edge
+from benchmarks.hifi.plans import Edge
 from headrace.cli.commands.explain_topology import widths_of
 from headrace.expressions.static_tables import Data
 from headrace.kernel.interchange import pack

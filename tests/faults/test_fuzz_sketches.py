@@ -13,7 +13,8 @@ import pytest
 from tests.kernel.sketches.mutations import check_survived, needs_limit
 
 MODULES = [
-    *(f"tests.kernel.sketches.test_{kind}" for kind in ("buckets", "counters", "countmin", "gk", "hll", "kll")),
+    *(f"tests.kernel.sketches.test_{kind}" for kind in ("buckets", "counters", "hll", "kll")),
+    "tests.benchmarks.test_gk",
     "tests.edge.test_relay",
 ]
 

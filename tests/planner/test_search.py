@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.exhaustive import optimum
+from benchmarks.planner import optimum
 from headrace.aggregates.partials import Partial
 from headrace.model.expressions import ColumnRef
 from headrace.model.types import BIGINT

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.fragments import fragments, observed_cells, truth_matrix
 from headrace.model.address import parse_address
 from headrace.model.arrow import arrow_type
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal
@@ -23,12 +24,8 @@ from headrace.predicates import (
     Predicate,
     coalesce,
     dimensions,
-    final_aggregation,
-    fragments,
     implies,
-    observed_cells,
     truth_grid,
-    truth_matrix,
     union_dimensions,
 )
 from headrace.predicates.dimensions import TRUE, Dimension, passes
@@ -175,9 +172,8 @@ def test_final_aggregation_over_fragments(texts: list[str], table: list[dict[str
     dimensions = union_dimensions([each.dimensions for each in predicates])
     cells, of_row = observed_cells([each.codes(column(each, table)) for each in dimensions], len(table))
     found = fragments(truth_matrix(predicates, dimensions, cells))
-    counts = np.bincount(found.of_cell[of_row], minlength=len(found.signatures)).tolist()
-    answers = final_aggregation(found.signatures, counts, lambda left, right: left + right)
-    assert [answer or 0 for answer in answers] == [sum(holds(each, row) for row in table) for each in predicates]
+    counts = np.bincount(found.of_cell[of_row], minlength=len(found.signatures))
+    assert (counts @ found.signatures).tolist() == [sum(holds(each, row) for row in table) for each in predicates]
 
 
 def test_a_thousand_predicates_are_one_search() -> None:

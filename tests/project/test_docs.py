@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import rich_click as click
 
-from benchmarks.commands.main import bench
+from benchmarks.commands import bench
 from headrace.cli.main import COMMANDS, cli, load_command
 
 ROOT = Path(__file__).parents[2]

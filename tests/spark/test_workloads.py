@@ -17,14 +17,14 @@ WORKLOADS = ["otf-windows", "otf-predicates", "otf-regular", "otf-low", "grouped
 
 
 def compare(spark: SparkSession, root: Path, name: str, rows: int, queries: int) -> int:
-    from benchmarks.spark_otf import answers_of, bounded, check, engine_over
-    from benchmarks.spark_peers import file_peers
+    from benchmarks.otf import answers_of, check, engine_over, run_bounded
+    from benchmarks.peers import file_peers
     from headrace.spark.single_query import files_in
 
     generate("netflow" if name == "grouped" else "trades", rows, 1, root / "data")
     files = files_in(root / "data")
     asked = {each.name: each.query for each in parse_script(workload(name, queries, 7)).queries}
-    found = bounded(engine_over(spark, files, asked), root / "state", lambda run: answers_of(run, asked))
+    found = run_bounded(engine_over(spark, files, asked), root / "state", lambda run: answers_of(run, asked))
     assert found.rows == rows
     with file_peers(spark, files) as peers:
         return check(found.answers, asked, {"duckdb": peers["duckdb"]}, root, lambda *_: None)

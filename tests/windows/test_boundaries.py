@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from itertools import combinations, pairwise, product
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.boundary_heap import BoundaryHeap
+from benchmarks.counts import paned
 from headrace.model.windows import AnyWindow, Interval, SlicedWindow, Window
 from headrace.windows import (
     Boundaries,
@@ -20,7 +19,6 @@ from headrace.windows import (
     horizon,
     inside,
     paired,
-    paned,
     slice_vector,
     slices_between,
 )
@@ -74,9 +72,6 @@ def test_boundaries_between_are_those_of_each_window(chosen: list[AnyWindow], st
         if any(time % part.period_us in part.residues_us for part in parts)
     ]
     assert boundaries_between(compose(parts), start, start + length).tolist() == expected
-    assert [part.next_after(start) for part in parts] == [
-        next(time for time in itertools.count(start + 1) if time % part.period_us in part.residues_us) for part in parts
-    ]
 
 
 @given(st.lists(plain_windows, min_size=1, max_size=3), times)
@@ -154,26 +149,6 @@ def test_nothing_before_the_horizon_is_in_an_open_window(chosen: list[AnyWindow]
 
 def test_no_windows_need_nothing() -> None:
     assert horizon([], 0) is None
-    assert BoundaryHeap(0).peek() is None
-
-
-@given(st.data())
-def test_heap_follows_windows_that_join_and_leave(data: st.DataObject) -> None:
-    heap = BoundaryHeap(0)
-    live: dict[str, AnyWindow] = {}
-    for step in range(12):
-        if len(live) > 0 and data.draw(st.booleans()):
-            name = data.draw(st.sampled_from(sorted(live)))
-            heap.remove(name)
-            del live[name]
-        if data.draw(st.booleans()):
-            live[f"q{step}"] = data.draw(windows)
-            heap.add(f"q{step}", live[f"q{step}"])
-        parts = [paired(window) for window in live.values()]
-        expected = min((part.next_after(heap.time_us) for part in parts), default=None)
-        assert heap.peek() == expected
-        target = heap.time_us + data.draw(st.integers(0, 70))
-        assert heap.advance(target) == (expected is not None and expected <= target)
 
 
 def test_a_thousand_windows_without_a_common_divisor_stay_small() -> None:
@@ -184,16 +159,6 @@ def test_a_thousand_windows_without_a_common_divisor_stay_small() -> None:
     cuts = boundaries_between(parts, 0, 360_000)
     assert len(cuts) <= sum(2 * (360_000 // window.slide_us + 1) for window in chosen)
     assert (np.diff(cuts) > 0).all()
-    heap = BoundaryHeap(0)
-    for number, window in enumerate(chosen):
-        heap.add(str(number), window)
-    walked = []
-    for _ in range(50):
-        boundary = heap.peek()
-        assert boundary is not None
-        walked.append(boundary)
-        heap.advance(boundary)
-    assert walked == cuts[:50].tolist()
 
 
 @pytest.mark.parametrize(("period_us", "residues_us"), [(5, ()), (0, (0,)), (-5, (0,)), (5.0, (0,)), (5, (0.5,))])

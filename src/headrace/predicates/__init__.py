@@ -1,13 +1,9 @@
-"""Atoms, dimensions, cells and fragments of predicates."""
+"""Atoms, dimensions and cells of predicates."""
 
 from headrace.predicates.cells import (
     coalesce,
-    final_aggregation,
-    fragments,
     implies,
-    observed_cells,
     truth_grid,
-    truth_matrix,
 )
 from headrace.predicates.dimensions import Cut, Dimension, Kind
 from headrace.predicates.predicate import Predicate, union_dimensions
@@ -18,11 +14,7 @@ __all__ = [
     "Kind",
     "Predicate",
     "coalesce",
-    "final_aggregation",
-    "fragments",
     "implies",
-    "observed_cells",
     "truth_grid",
-    "truth_matrix",
     "union_dimensions",
 ]

@@ -1,6 +1,6 @@
-"""Boundaries, paired and paned windows, their composition, and which slices make a window."""
+"""Boundaries, paired windows, their composition, and which slices make a window."""
 
-from headrace.windows.boundaries import Boundaries, boundaries_between, compose, paired, paned, slice_vector
+from headrace.windows.boundaries import Boundaries, boundaries_between, compose, paired, slice_vector
 from headrace.windows.instances import bounds_of, instances_ending, instances_of, last_ending
 from headrace.windows.slice_rate import slices_per_hour
 from headrace.windows.slices import Slices, covered, horizon, inside, slices_between, slices_holding
@@ -18,7 +18,6 @@ __all__ = [
     "instances_of",
     "last_ending",
     "paired",
-    "paned",
     "slice_vector",
     "slices_between",
     "slices_holding",

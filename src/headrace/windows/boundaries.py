@@ -6,7 +6,6 @@ it is kept as one set of residues per period, and made explicit only for a given
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,12 +35,6 @@ class Boundaries:
             self, "residues_us", tuple(sorted({residue % self.period_us for residue in self.residues_us}))
         )
 
-    def next_after(self, time_us: int) -> int:
-        """The first boundary later than `time_us`."""
-        base, phase = time_us - time_us % self.period_us, time_us % self.period_us
-        later = next((residue for residue in self.residues_us if residue > phase), None)
-        return base + (later if later is not None else self.period_us + self.residues_us[0])
-
 
 def paired(window: AnyWindow) -> Boundaries:
     """The fewest boundaries that every instance can be put together from [OTF 3.1]: its ends and its starts."""
@@ -49,15 +42,6 @@ def paired(window: AnyWindow) -> Boundaries:
         ends = np.cumsum(window.slices_us).tolist()
         return Boundaries(window.period_us, tuple(window.offset_us + end for end in ends))
     return Boundaries(window.slide_us, (window.offset_us, window.offset_us - window.range_us))
-
-
-def paned(window: AnyWindow) -> Boundaries:
-    """Equal slices of the greatest common divisor [OTF 3.1]: never fewer than paired ones; for comparison only."""
-    if isinstance(window, SlicedWindow):
-        width = math.gcd(*window.slices_us)
-    else:
-        width = math.gcd(window.range_us, window.slide_us)
-    return Boundaries(width, (window.offset_us,))
 
 
 def slice_vector(boundaries: Boundaries, period_us: int, start_us: int = 0) -> tuple[int, ...]:

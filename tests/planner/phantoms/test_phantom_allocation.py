@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import combinations, islice
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.phantoms.exhaustive import all_layouts, best_entries
 from headrace.planner.phantoms.allocation import ALLOCATIONS, supernode_linear, whole_entries
 from headrace.planner.phantoms.collisions import SLOPE
 from headrace.planner.phantoms.costs import Prices, maintenance
-from headrace.planner.phantoms.exhaustive import all_layouts, best_entries, best_on_grid
 from headrace.planner.phantoms.layout import Layout, layout_of
 from headrace.planner.phantoms.relations import feeding_graph
 from headrace.planner.phantoms.sizes import Sizes
@@ -103,6 +103,15 @@ def test_no_closed_form_is_cheaper_than_the_best_division(instance: Instance, da
     for allocate in ALLOCATIONS.values():
         entries = whole_entries(tree, allocate(tree, instance.memory_bytes, PRICES), instance.memory_bytes)
         assert least <= float(maintenance(tree, entries, PRICES))
+
+
+def best_on_grid(layout: Layout, memory_bytes: int, prices: Prices, steps: int = 100) -> float:
+    """Return the least cost where every table's space is a whole number of steps, by trying all: for up to 4 tables."""
+    count = len(layout.relations)
+    cuts = np.array(list(combinations(range(1, steps), count - 1)), dtype=np.float64)
+    ends = np.pad(cuts, ((0, 0), (0, 1)), constant_values=steps)
+    shares = np.diff(ends, axis=1, prepend=0.0) / steps
+    return float(maintenance(layout, shares * memory_bytes / layout.entry_bytes, prices).min())
 
 
 @settings(max_examples=30)

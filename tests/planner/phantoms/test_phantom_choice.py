@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.planner.phantoms.choice import choose, greedy_by_rates, greedy_by_space
+from benchmarks.phantoms.choice import greedy_by_rates, greedy_by_space
+from benchmarks.phantoms.exhaustive import best_configuration
+from headrace.planner.phantoms.choice import choose
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.phantoms.costs import Prices, bytes_of, cost
-from headrace.planner.phantoms.exhaustive import best_configuration
 from headrace.planner.phantoms.relations import feeding_graph
 from headrace.planner.phantoms.sizes import Sizes
 from tests.planner.phantoms.instances import (

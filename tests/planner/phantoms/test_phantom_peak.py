@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.planner.phantoms.choice import choose, greedy_by_rates
+from benchmarks.phantoms.choice import greedy_by_rates
+from headrace.planner.phantoms.choice import choose
 from headrace.planner.phantoms.costs import Prices, bytes_of, cost
 from headrace.planner.phantoms.peak import repaired, shifted, shrunk
 from tests.planner.phantoms.instances import PAPER_QUERIES, Instance, instances, paper_sizes

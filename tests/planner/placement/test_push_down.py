@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.hifi_plans import Edge, execute, sliced_plan
+from benchmarks.hifi.plans import Edge, execute, sliced_plan
 from headrace.model.errors import UsageError
 from headrace.planner.construction import make_plan
 from headrace.planner.placement.push_down import WAYS, Estimate, PushDown, Spread, Way, Widths, cheapest, estimates

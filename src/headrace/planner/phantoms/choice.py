@@ -16,9 +16,9 @@ from headrace.planner.phantoms.allocation import (
     supernode_linear,
     whole_entries,
 )
+from headrace.planner.phantoms.ascent import ascent
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.phantoms.costs import Prices, maintenance
-from headrace.planner.phantoms.exhaustive import ascent
 from headrace.planner.phantoms.layout import Layout, layout_of
 from headrace.planner.phantoms.peak import repaired
 from headrace.planner.phantoms.relations import FeedingGraph, Relation, feeding_graph
@@ -60,31 +60,6 @@ class Chosen(NamedTuple):
     entries: list[int]
     paid: float
     """Per record [GS equation 7]."""
-
-
-def greedy_by_rates(
-    queries: Iterable[Iterable[str]],
-    sizes: Sizes,
-    memory_bytes: int,
-    prices: Prices = DEFAULT_PRICES,
-    allocate: Allocation = supernode_linear,
-) -> Configuration:
-    """GC, with SL unless told otherwise [GS 3]."""
-    found = by_rates(feeding_graph(queries, sizes.groups.keys()), sizes, memory_bytes, prices, allocate)
-    return found.layout.sized(found.entries)
-
-
-def greedy_by_space(
-    queries: Iterable[Iterable[str]],
-    sizes: Sizes,
-    memory_bytes: int,
-    prices: Prices = DEFAULT_PRICES,
-    entries_per_group: float = 1.0,
-) -> Configuration:
-    """GS; `entries_per_group` is the paper's phi [GS 3.4]."""
-    graph = feeding_graph(queries, sizes.groups.keys())
-    found = by_space(graph, sizes, memory_bytes, prices, entries_per_group)
-    return found.layout.sized(found.entries)
 
 
 def by_rates(

@@ -1,0 +1,1 @@
+"""Fixed-memory tables of an edge: their speed, and what they drop."""

@@ -1,0 +1,1 @@
+"""Quantiles, heavy hitters and distinct counts [UDAF]."""

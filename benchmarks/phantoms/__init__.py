@@ -1,0 +1,1 @@
+"""Collision rates and phantoms [GS]."""
