@@ -26,9 +26,9 @@ UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
 @click.command()
 @click.argument("agent", type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Read what is there, then stop; the next start goes on behind it.")
+@click.option("--once", is_flag=True, help="Read what is there, then stop; the next start resumes behind it.")
 @click.option("--bounded", is_flag=True, help="Read what is there, say that the stream has ended, then stop.")
-@click.option("--quiet", is_flag=True, help="Show no progress; problems are told.")
+@click.option("--quiet", is_flag=True, help="Show no progress; problems are still reported.")
 def edge(agent: Path, once: bool, bounded: bool, quiet: bool) -> None:
     """Run the AGENT of an edge (a TOML file): read rows, aggregate them, send frames up.
 

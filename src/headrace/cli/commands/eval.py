@@ -93,8 +93,8 @@ def evaluate(
 
     \b
     Try it:
-      headrace eval "SELECT src, sum(bytes) FROM flows [RANGE '1 min'] GROUP BY src" --data flows.csv
-      headrace eval queries.sql --data flows.parquet --query talkers --format csv > talkers.csv
+      headrace eval "SELECT count(*) FROM flows [RANGE '1 min']" --data a.csv
+      headrace eval queries.sql --data flows.parquet --out results --format csv
     """
     data = DataFiles(path, input_format, read_options(options))
     script = load(queries, data, read_functions(functions), event_time)

@@ -83,7 +83,7 @@ class Setting:
 @click.option(
     "--query", "names", multiple=True, metavar="NAME", help="Show this query's way; may be given several times."
 )
-@click.option("--add", "addition", metavar="'SELECT ...'", help="Tell what this query would cost in the plan.")
+@click.option("--add", "addition", metavar="'SELECT ...'", help="Show what this query would cost in the plan.")
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plan into this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the description as JSON.")
 @click.option("--constants", metavar="FILE", help="JSON file with the costs of this machine, all of them.")
@@ -91,7 +91,7 @@ class Setting:
     "--topology",
     "topology_file",
     metavar="FILE.toml",
-    help="Edges, relays and root: tell what each of six plans would send over their links, and which sends least.",
+    help="Edges, relays and root: show what each of six plans would send over their links, and which sends least.",
 )
 def explain(
     queries: str,

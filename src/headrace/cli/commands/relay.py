@@ -31,7 +31,7 @@ PATIENCE_S = 10.0
 @click.command()
 @click.argument("relay", type=click.Path(path_type=Path))
 @click.option("--once", is_flag=True, help="Combine and send what is there, then stop.")
-@click.option("--quiet", is_flag=True, help="Show no progress; problems are told.")
+@click.option("--quiet", is_flag=True, help="Show no progress; problems are still reported.")
 def relay(relay: Path, once: bool, quiet: bool) -> None:
     """Run a RELAY (a TOML file): combine the frames of many edges, and send one frame up for all.
 
