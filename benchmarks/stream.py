@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import rich_click as click
-from headrace.spark.run import now_us
 from pyspark.sql import SparkSession
 
 from benchmarks.data import queries_of
