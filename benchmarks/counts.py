@@ -33,7 +33,7 @@ from headrace.planner.plan import STREAM, Plan
 from headrace.planner.sample import draw
 from headrace.planner.statistics import Sample
 from headrace.predicates import union_dimensions
-from headrace.windows import Boundaries, boundaries_between, compose, paired
+from headrace.windows import Boundaries, boundaries_between, compose, paired_boundaries
 
 Slicing = Callable[[AnyWindow], Boundaries]
 Times = npt.NDArray[np.int64]
@@ -157,12 +157,12 @@ def unshared_tumbling(subject: Subject) -> Counts:
 def shared_fragments(subject: Subject) -> Counts:
     """Count for queries with one tumbling window, over the fragments of each instance [OTF 4.3]."""
     check_tumbling(subject)
-    return Counts(rows_wanted(subject), fragments_forwarded(subject, subject.cuts(paired)))
+    return Counts(rows_wanted(subject), fragments_forwarded(subject, subject.cuts(paired_boundaries)))
 
 
 def shared_shards(subject: Subject) -> Counts:
     """Count for any queries: fragments of each shared slice go to their queries, then slices make windows [OTF 5]."""
-    cuts = subject.cuts(paired)
+    cuts = subject.cuts(paired_boundaries)
     return Counts(rows_wanted(subject), fragments_forwarded(subject, cuts) + all_slices_combined(subject, cuts))
 
 
@@ -223,14 +223,14 @@ Count = Callable[[Subject], Counts]
 
 SCHEMES: Mapping[str, Mapping[str, Count]] = {
     "otf-windows": {
-        "unshared paired": partial(unshared, slicing=paired),
+        "unshared paired": partial(unshared, slicing=paired_boundaries),
         "unshared paned": partial(unshared, slicing=paned),
-        "shared paired": partial(shared_slices, slicing=paired),
+        "shared paired": partial(shared_slices, slicing=paired_boundaries),
         "shared paned": partial(shared_slices, slicing=paned),
     },
     "otf-predicates": {"unshared": unshared_tumbling, "shared fragments": shared_fragments},
-    "otf-regular": {"unshared paired": partial(unshared, slicing=paired), "shared shards": shared_shards},
-    "otf-low": {"unshared paired": partial(unshared, slicing=paired), "shared shards": shared_shards},
+    "otf-regular": {"unshared paired": partial(unshared, slicing=paired_boundaries), "shared shards": shared_shards},
+    "otf-low": {"unshared paired": partial(unshared, slicing=paired_boundaries), "shared shards": shared_shards},
 }
 """What is compared on each workload [OTF 6.2, 6.3, 6.4.1, 6.4.2]."""
 

@@ -42,7 +42,7 @@ def run_plan(plan: Plan, rows: Sample) -> list[NodeRun]:
 
 
 def run_node(node: Node, parent: NodeRun) -> NodeRun:
-    kept = np.flatnonzero(parent.sample.kept(node.keep))
+    kept = np.flatnonzero(parent.sample.mask_kept(node.keep))
     keys = parent.sample.keys(node)[kept]
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     counts = np.bincount(inverse, weights=parent.counts[kept], minlength=len(first)).astype(np.int64)
@@ -54,7 +54,7 @@ def windows_combined(plan: Plan, runs: Sequence[NodeRun], until_us: int) -> int:
     total = 0
     for answer in plan.answers:
         sample = runs[answer.place].sample
-        times_us = sample.times_us[sample.kept(answer.leaf.node.keep)]
+        times_us = sample.times_us[sample.mask_kept(answer.leaf.node.keep)]
         total += sum(memberships(ask.window, times_us, until_us) for ask in answer.leaf.asks)
     return total
 

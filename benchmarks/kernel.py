@@ -40,7 +40,7 @@ from headrace.kernel.level1.reader import ReadResult as Run
 from headrace.model.query import Query
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
-from headrace.planner.draft import apart, priced
+from headrace.planner.draft import apart, price_plan
 from headrace.planner.plan import Plan
 from headrace.planner.sample import draw
 from headrace.spark.single_query import split_query
@@ -160,7 +160,7 @@ def measure_gain(data: Data, queries: Queries, plan: Plan) -> Mapping[str, float
     some = first_rows(data, BATCH_ROWS)
     demands = {name: demand(query) for name, query in queries.items()}
     cost = Cost(draw(some, queries.values(), BATCH_ROWS), Constants())
-    unshared = priced(apart(demands), demands, cost, plan.alone_ns)
+    unshared = price_plan(apart(demands), demands, cost, plan.alone_ns)
     answer_warm(data, queries, unshared)
     apart_s = seconds(lambda: answer(some, queries, unshared, threads=1))
     chosen_s = seconds(lambda: answer(some, queries, plan, threads=1))

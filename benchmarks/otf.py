@@ -29,7 +29,7 @@ from headrace.engine.step import Stepper
 from headrace.expressions.static_tables import Data
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
-from headrace.planner.draft import apart, priced
+from headrace.planner.draft import apart, price_plan
 from headrace.planner.plan import Plan
 from headrace.planner.sample import draw
 from headrace.spark.engine import Engine
@@ -185,7 +185,7 @@ def plan_apart(stepper: Stepper) -> None:
     def plan_for(queries: Queries, tables: Mapping[str, pa.Table], sampled: Callable[[], pa.Table]) -> Plan:
         demands = {name: demand(query) for name, query in queries.items()}
         data = Data(stepper.setting.catalog, stepper.setting.declared, sampled(), tables)
-        return priced(apart(demands), demands, Cost(draw(data, queries.values()), Constants()))
+        return price_plan(apart(demands), demands, Cost(draw(data, queries.values()), Constants()))
 
     vars(stepper.planner)["plan_for"] = plan_for
 

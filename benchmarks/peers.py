@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.expressions.columns import built, present, raw
+from headrace.expressions.columns import build_column, present, raw
 from headrace.expressions.static_tables import Data
 from headrace.model.address import IPV4_BITS, MAPPED
 from headrace.model.arrow import ADDRESS_BYTES, one_array
@@ -62,7 +62,7 @@ def address_numbers(addresses: pa.Array) -> pa.Array:
     is_ipv4 = (words[:, :3] == [0, 0, MAPPED >> IPV4_BITS]).all(axis=1)
     if not (is_ipv4 if rows is None else is_ipv4 | ~rows).all():
         raise unsupported("addresses of IPv6")
-    return built(words[:, 3].astype(np.uint32), pa.uint32(), addresses)
+    return build_column(words[:, 3].astype(np.uint32), pa.uint32(), addresses)
 
 
 def prefix_mask(tree: Call) -> int:

@@ -33,6 +33,7 @@ from headrace.cli.progress import Report, progress_bar
 from headrace.datasets import generate
 from headrace.datasets.files import write_parquet
 from headrace.engine.registry import answer_to, ask
+from headrace.engine.run import now_us
 from headrace.engine.step import Stepper
 from headrace.spark.session import session
 from headrace.spark.single_query import Files, files_in

@@ -19,7 +19,7 @@ from headrace.expressions.static_tables import Data
 from headrace.kernel.close.retained import Retained
 from headrace.kernel.close.windows import MAX_EMPTY, Due, Part, close
 from headrace.kernel.combine import NodePartials, combine, concatenate
-from headrace.kernel.groups import coded
+from headrace.kernel.groups import encode_columns
 from headrace.kernel.interchange import pack, unpack
 from headrace.kernel.level1.fold import compute, fold_chunk, level_one
 from headrace.kernel.level1.reader import Reader, ReadResult
@@ -34,7 +34,7 @@ from headrace.planner.demand import demand, leaves_of
 from headrace.planner.lattice import Node
 from headrace.planner.placement.push_down import PushDown, Way
 from headrace.planner.plan import STREAM, Answer, Plan, PlannedNode
-from headrace.windows import Boundaries, bounds_of, compose, instances_of, paired
+from headrace.windows import Boundaries, bounds_of, compose, instances_of, paired_boundaries
 
 Slicing = Callable[[AnyWindow], Boundaries]
 Tables = tuple[pa.Table, ...]
@@ -84,7 +84,7 @@ def channels_of(way: Way, queries: Mapping[str, Query], shared: Plan) -> Iterato
             yield Channel(sliced_plan({name: query}), {name: query})
 
 
-def sliced_plan(queries: Mapping[str, Query], slicing: Slicing = paired) -> Plan:
+def sliced_plan(queries: Mapping[str, Query], slicing: Slicing = paired_boundaries) -> Plan:
     """Plan a common subquery for all queries of one predicate and group-by, straight from the stream [HIFI 4.2]."""
     demands = {name: demand(query) for name, query in queries.items()}
     leaves = leaves_of(demands)
@@ -158,7 +158,7 @@ def window_nodes(query: Query, plan: Plan) -> list[Node]:
 
 
 def window_ends(window: AnyWindow) -> Boundaries:
-    return Boundaries(window.slide_us, (window.offset_us,)) if isinstance(window, Window) else paired(window)
+    return Boundaries(window.slide_us, (window.offset_us,)) if isinstance(window, Window) else paired_boundaries(window)
 
 
 def windows_of(window: AnyWindow, slices: NodePartials, node: Node, retained: Retained) -> NodePartials | None:
@@ -179,7 +179,7 @@ def windows_of(window: AnyWindow, slices: NodePartials, node: Node, retained: Re
 
 def some_of(part: NodePartials, rows: Integers, starts_us: Integers, ends_us: Integers) -> NodePartials:
     """Take some rows, at other times."""
-    groups = coded(part.groups, part.rows).at(rows)
+    groups = encode_columns(part.groups, part.rows).at(rows)
     return NodePartials(part.node, starts_us, ends_us, part.cells[rows], groups, states_at(part.states, rows))
 
 

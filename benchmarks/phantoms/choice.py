@@ -12,11 +12,11 @@ from benchmarks.timing import processor_seconds
 from headrace.cli.progress import Report
 from headrace.datasets.workloads.gigascope import PAIRS, SINGLE
 from headrace.planner.phantoms.allocation import Allocation, proportional_linear, supernode_linear
-from headrace.planner.phantoms.choice import DEFAULT_PRICES, by_rates, by_space, choose, divided
+from headrace.planner.phantoms.choice import DEFAULT_PRICES, by_rates, by_space, choose, divide_memory
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.phantoms.costs import Prices, cost
 from headrace.planner.phantoms.layout import layout_for, layout_of
-from headrace.planner.phantoms.peak import shifted, shrunk
+from headrace.planner.phantoms.peak import shift, shrink
 from headrace.planner.phantoms.relations import Relation, feeding_graph
 from headrace.planner.phantoms.sizes import Sizes
 
@@ -26,7 +26,7 @@ QUERY_SETS = (SINGLE, PAIRS, ("A", "B", "C"), ("AB", "BC", "CD"), ("A", "BC", "C
 PEAK_UNITS = 40_000
 """The memory of figures 11, 12 and 15."""
 LIMIT_PERCENTS = (98, 96, 94, 92, 90, 86, 82)
-WAYS = {"shrink": shrunk, "shift": shifted}
+WAYS = {"shrink": shrink, "shift": shift}
 TIMED = 5
 GC, GS, BEST, ALONE, CHOSEN = "GC+SL", "GS", "best", "no phantoms", "choose"
 
@@ -101,7 +101,7 @@ def greedy_by_rates(
 ) -> Configuration:
     """Choose by GC, by default with SL [GS 3]."""
     found = by_rates(feeding_graph(queries, sizes.groups.keys()), sizes, memory_bytes, prices, allocate)
-    return found.layout.sized(found.entries)
+    return found.layout.with_entries(found.entries)
 
 
 def greedy_by_space(
@@ -114,7 +114,7 @@ def greedy_by_space(
     """Choose by GS; `entries_per_group` is the paper's phi [GS 3.4]."""
     graph = feeding_graph(queries, sizes.groups.keys())
     found = by_space(graph, sizes, memory_bytes, prices, entries_per_group)
-    return found.layout.sized(found.entries)
+    return found.layout.with_entries(found.entries)
 
 
 class Instance:
@@ -200,7 +200,7 @@ def join_phantoms(asked: Instance, configuration: Configuration, allocate: Alloc
     def paid(phantoms: frozenset[Relation]) -> float:
         tree = layout_of(graph, phantoms, asked.sizes)
         spaces = allocate(tree, asked.memory_bytes, DEFAULT_PRICES)
-        return divided(tree, spaces, asked.memory_bytes, DEFAULT_PRICES).paid
+        return divide_memory(tree, spaces, asked.memory_bytes, DEFAULT_PRICES).paid
 
     waiting = {configuration.tables[place].attributes for place in configuration.phantoms}
     chosen = frozenset[Relation]()

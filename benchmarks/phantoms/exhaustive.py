@@ -55,7 +55,7 @@ def best_configuration(
         entries = best_entries(tree, memory_bytes, prices)
         paid = float(maintenance(tree, entries, prices))
         if best is None or paid < best[0]:
-            best = paid, tree.sized(entries)
+            best = paid, tree.with_entries(entries)
     if best is None:
         raise ValueError(f"{memory_bytes} bytes do not hold one entry for every query")
     return best[1]

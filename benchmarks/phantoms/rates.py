@@ -21,7 +21,7 @@ from headrace.datasets import generate
 from headrace.datasets.workloads.gigascope import ATTRIBUTES
 from headrace.edge.tables.memory_layout import Column, Kind
 from headrace.edge.tables.tables import Counts, Flush, Replacement, Tables
-from headrace.planner.phantoms.collisions import SLOPE, Rates, at_least_one, clustered, precise
+from headrace.planner.phantoms.collisions import SLOPE, Rates, at_least_one, clustered_rates, precise
 from headrace.planner.phantoms.configuration import Configuration, Table
 from headrace.planner.phantoms.costs import Costs, Prices
 from headrace.planner.phantoms.relations import Relation
@@ -222,7 +222,7 @@ def rates_of(
             running, _ = count_slice(table, names, halves)
             found.append(running[0].collision_rate)
     for ratio, buckets, found in zip(PER_BUCKET, sizes, trials, strict=True):
-        model, plain = (float(clustered(rate(groups, buckets), flow_length)) for rate in (precise, rough))
+        model, plain = (float(clustered_rates(rate(groups, buckets), flow_length)) for rate in (precise, rough))
         yield Rate(data, relation, groups, ratio, fmean(found), found[0], model, plain)
 
 

@@ -89,7 +89,7 @@ def best_of_all(queries: Sequence[str], sizes: Sizes, memory_bytes: int) -> Conf
         entries = best_entries(tree, memory_bytes, prices)
         paid = float(maintenance(tree, entries, prices))
         if best is None or paid < best[0]:
-            best = paid, tree.sized(entries)
+            best = paid, tree.with_entries(entries)
     assert best is not None
     return best[1]
 

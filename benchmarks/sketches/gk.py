@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from benchmarks.sketches import gk_byte_loops as byte_loops
 from benchmarks.sketches import gk_loops as loops
-from headrace.kernel.sketches.blocks import laid_out, sort_each
+from headrace.kernel.sketches.blocks import lay_out, sort_each
 from headrace.kernel.sketches.buckets_loops import count_values, order_values
-from headrace.kernel.sketches.packed_bytes import STATE, expect_good, offsets_of, opened, packed
+from headrace.kernel.sketches.packed_bytes import STATE, expect_good, offsets_of, open_states, pack_states
 from headrace.kernel.sketches.quantile_states import check_totals, nearest_ranks
 from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable
 from headrace.model.arrays import Doubles, Integers
@@ -40,7 +40,7 @@ class Gk:
         return (STATE,)
 
     def lift(self, slots: Slots, count: int, values: pa.Array) -> Columns:
-        layout, nans = laid_out(slots, count, values, WIDTH)
+        layout, nans = lay_out(slots, count, values, WIDTH)
         rows, ends = np.empty((int(layout.counts.sum()), 3)), np.zeros(count, np.int64)
         loops.lift_slots(layout.counts, layout.starts, layout.placed, WIDTH, self.error, rows, ends)
         return (pack(rows, ends, nans),)
@@ -99,7 +99,7 @@ def pack(rows: Doubles, ends: Integers, nans: Integers) -> pa.Array:
     out = np.empty(len(ends) * byte_loops.HEAD + last * 8 * form, np.uint8)
     offsets = np.zeros(len(ends) + 1, np.int64)
     byte_loops.pack(form, ends, nans, np.ascontiguousarray(rows[:last]).reshape(-1).view(np.uint8), out, offsets)
-    return packed(out[: offsets[-1]].copy(), offsets)
+    return pack_states(out[: offsets[-1]].copy(), offsets)
 
 
 # States that are read
@@ -117,7 +117,7 @@ class Parsed:
 
 
 def parse(states: pa.Array) -> Parsed:
-    data, offsets = opened(states)
+    data, offsets = open_states(states)
     count = len(states)
     lengths, forms, nans = (np.zeros(count, np.int64) for _ in range(3))
     expect_good(WHAT, byte_loops.measure(data, offsets, lengths, forms, nans))

@@ -31,7 +31,7 @@ from headrace.model.time import SECOND_US
 from headrace.model.windows import AnyWindow, Interval, SlicedWindow, Window
 from headrace.planner.statistics import Sample
 from headrace.sql import parse_script
-from headrace.windows import paired
+from headrace.windows import paired_boundaries
 
 IsCut = Callable[[Window, int], bool]
 
@@ -114,7 +114,7 @@ def slow_combined(subject: Subject, is_cut: IsCut) -> int:
 
 @given(subjects())
 def test_unshared_one_by_one(subject: Subject) -> None:
-    for slicing, is_cut in ((paired, paired_cut), (paned, paned_cut)):
+    for slicing, is_cut in ((paired_boundaries, paired_cut), (paned, paned_cut)):
         chosen = plain(subject.windows)
         final = sum(slices_in_instances(window, subject.span, [window], is_cut) for window in chosen)
         assert unshared(subject, slicing) == Counts(slow_passed(subject), final)
@@ -122,7 +122,7 @@ def test_unshared_one_by_one(subject: Subject) -> None:
 
 @given(subjects(one_predicate=True))
 def test_shared_slices_one_by_one(subject: Subject) -> None:
-    for slicing, is_cut in ((paired, paired_cut), (paned, paned_cut)):
+    for slicing, is_cut in ((paired_boundaries, paired_cut), (paned, paned_cut)):
         assert shared_slices(subject, slicing) == Counts(slow_wanted(subject), slow_combined(subject, is_cut))
 
 
@@ -143,15 +143,15 @@ def test_shared_shards_one_by_one(subject: Subject) -> None:
 
 @given(subjects(one_predicate=True))
 def test_paired_never_takes_more_than_paned(subject: Subject) -> None:
-    assert unshared(subject, paired).final <= unshared(subject, paned).final
-    assert shared_slices(subject, paired).final <= shared_slices(subject, paned).final
-    assert unshared(subject, paired).final <= shared_slices(subject, paired).final
+    assert unshared(subject, paired_boundaries).final <= unshared(subject, paned).final
+    assert shared_slices(subject, paired_boundaries).final <= shared_slices(subject, paned).final
+    assert unshared(subject, paired_boundaries).final <= shared_slices(subject, paired_boundaries).final
 
 
 @given(subjects(one_predicate=True))
 def test_with_one_predicate_shards_are_slices_that_go_to_every_query(subject: Subject) -> None:
-    shards, slices = shared_shards(subject), shared_slices(subject, paired)
-    cuts = subject.cuts(paired)
+    shards, slices = shared_shards(subject), shared_slices(subject, paired_boundaries)
+    cuts = subject.cuts(paired_boundaries)
     wanted = subject.times_us[subject.truth[subject.cell_of_row, 0]]
     filled = {place for place in np.searchsorted(cuts, wanted, side="right").tolist() if place < len(cuts)}
     assert shards.partial == slices.partial
@@ -162,7 +162,7 @@ def test_with_one_predicate_shards_are_slices_that_go_to_every_query(subject: Su
 def test_with_one_tumbling_window_shards_are_fragments_and_a_slice_per_window(subject: Subject) -> None:
     shards, alone = shared_shards(subject), shared_fragments(subject)
     assert shards.partial == alone.partial
-    assert shards.final == alone.final + unshared(subject, paired).final
+    assert shards.final == alone.final + unshared(subject, paired_boundaries).final
 
 
 @given(subjects())
@@ -175,7 +175,7 @@ def test_cells_that_pass_the_same_queries_count_as_one(subject: Subject) -> None
         np.concatenate([subject.truth, subject.truth]),
     )
     assert shared_shards(doubled) == shared_shards(subject)
-    assert unshared(doubled, paired) == unshared(subject, paired)
+    assert unshared(doubled, paired_boundaries) == unshared(subject, paired_boundaries)
 
 
 # 0       5       10      15      20       rows at 1 and 12, span [0, 20)
@@ -186,8 +186,8 @@ def test_an_instance_that_began_before_the_span_has_the_slices_since() -> None:
     one = Subject(
         Interval(0, 20), np.array([1, 12]), (Window(15, 10),), np.zeros(2, dtype=np.intp), np.ones((1, 1), bool)
     )
-    assert unshared(one, paired) == Counts(2, 2 + 3)
-    assert fragments_forwarded(one, one.cuts(paired)) == 2
+    assert unshared(one, paired_boundaries) == Counts(2, 2 + 3)
+    assert fragments_forwarded(one, one.cuts(paired_boundaries)) == 2
     assert shared_shards(one) == Counts(2, 2 + 5)
     assert shared_shards(one).total == 9
 
@@ -205,7 +205,7 @@ def test_plans_refuse_queries_that_they_cannot_share() -> None:
         Interval(0, 20), np.array([1]), (Window(10, 5), SlicedWindow((2, 3))), np.array([0]), np.array([[True, False]])
     )
     with pytest.raises(ValueError, match="same predicate"):
-        shared_slices(two_predicates, paired)
+        shared_slices(two_predicates, paired_boundaries)
     with pytest.raises(ValueError, match="same tumbling window"):
         shared_fragments(two_predicates)
     with pytest.raises(ValueError, match="in the span"):
@@ -279,9 +279,9 @@ def test_the_papers_final_operations_over_windows() -> None:
     """OTF 6.2, means of ten sets of queries. Shared ones agree if a slice costs each query one operation more."""
     hours = [an_hour(seed) for seed in range(1, 11)]
     paper = PAPER["otf-windows"]
-    alone = np.mean([unshared(hour, paired).final for hour in hours])
+    alone = np.mean([unshared(hour, paired_boundaries).final for hour in hours])
     assert alone == pytest.approx(paper["unshared paired"].final, rel=0.03)
-    for slicing, scheme in ((paired, "shared paired"), (paned, "shared paned")):
+    for slicing, scheme in ((paired_boundaries, "shared paired"), (paned, "shared paned")):
         combined = np.mean([shared_slices(hour, slicing).final for hour in hours])
         forwarded = np.mean([len(hour.cuts(slicing)) * len(hour.windows) for hour in hours])
         assert combined < 0.65 * paper[scheme].final

@@ -21,7 +21,7 @@ def test_a_node_stands_for_the_rows_that_it_keeps(seed: int) -> None:
     sample = instance.cost.sample
     runs = run_plan(plan, sample)
     for each, run in zip(plan.nodes, runs, strict=True):
-        assert run.counts.sum() == sample.kept(each.node.keep).sum()
+        assert run.counts.sum() == sample.mask_kept(each.node.keep).sum()
         assert sample.rows(each.node) == pytest.approx(len(run.counts))
     assert windows_combined(plan, runs, 10**18) >= len(instance.demands) * (min(len(run.counts) for run in runs) > 0)
 

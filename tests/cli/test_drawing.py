@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.cli.plan_svg import CHARACTER, MOST_COLUMNS, WIDTH, clipped, draw_plan, text_width
+from headrace.cli.plan_svg import CHARACTER, MOST_COLUMNS, WIDTH, clip_text, draw_plan, text_width
 from headrace.planner.explain.description import CostDescription, NodeDescription, PlanDescription, QueryDescription
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -182,5 +182,5 @@ def test_the_picture_says_what_sharing_saves() -> None:
 
 
 def test_long_text_is_clipped() -> None:
-    assert clipped("short", 100) == "short"
-    assert clipped("x" * 50, 10 * CHARACTER) == "x" * 9 + "…"
+    assert clip_text("short", 100) == "short"
+    assert clip_text("x" * 50, 10 * CHARACTER) == "x" * 9 + "…"

@@ -29,7 +29,7 @@ from sqlglot import Token
 
 from headrace.cli.background import Work, stopped_by_signals
 from headrace.cli.commands.init import FILES
-from headrace.cli.commands.run import drive, opened, tell_rejected
+from headrace.cli.commands.run import drive, open_run, tell_rejected
 from headrace.cli.job_file import read_job
 from headrace.cli.jobs import build_engine, load_script
 from headrace.cli.live import LINE_S, Lines, line_of, short_duration, summarise, watching
@@ -161,7 +161,7 @@ def test_each_statement_is_parsed_once(headrace: CommandLine, job: Path, monkeyp
     job.write_text(job.read_text().replace('queries = "queries.sql"', 'queries = ["queries.sql", "more.sql"]'))
     monkeypatch.setattr(ScriptReader, "statement", statement)
     monkeypatch.setattr("headrace.spark.session.session", lambda *_: nullcontext())
-    monkeypatch.setattr("headrace.cli.commands.run.opened", start)
+    monkeypatch.setattr("headrace.cli.commands.run.open_run", start)
     assert "far enough" in headrace("run", job).err
     assert len(parsed) == len(set(parsed)) == 3 + 4, "declarations and queries"
     (engine,) = engines
@@ -174,7 +174,7 @@ def test_a_state_in_use_is_told_in_words_of_the_command_line() -> None:
     engine: Any = Mock()
     engine.run.side_effect = UsageError("state-in-use", "another engine runs", hint="take_over=True")
     with pytest.raises(UsageError, match="another engine runs") as problem:
-        opened(engine)
+        open_run(engine)
     assert "--take-over" in (problem.value.hint or "")
 
 

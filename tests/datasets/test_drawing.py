@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.datasets.arrivals import Arrivals
-from headrace.datasets.random_values import SLOTS, Weighted, dotted, generator, hosts, partition, sample
+from headrace.datasets.random_values import SLOTS, Weighted, format_addresses, generator, hosts, partition, sample
 
 seeds = st.integers(0, 1 << 32)
 
@@ -34,7 +34,7 @@ def test_sample_has_no_repeats(seed: int, population: int, data: st.DataObject) 
 
 
 def test_hosts_are_different_addresses() -> None:
-    addresses = dotted(hosts(generator(1), 30_000)).to_pylist()
+    addresses = format_addresses(hosts(generator(1), 30_000)).to_pylist()
     assert len(set(addresses)) == 30_000
     for address in addresses:
         first, *_, last = (int(quarter) for quarter in address.split("."))

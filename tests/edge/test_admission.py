@@ -44,7 +44,7 @@ class Clock:
 def test_rows_without_a_time_or_of_the_future_are_counted_and_left_out() -> None:
     """The clock says 100, and 5 seconds of skew are allowed: 105 is the last that is taken."""
     judge = Judge(stream_of(), {}, None, Clock(100))
-    found = judge.accepted(rows_at(99, None, 105, 106, 2_000, bad=3))
+    found = judge.admit(rows_at(99, None, 105, 106, 2_000, bad=3))
     assert [time.timestamp() for time in found["t"].to_pylist()] == [99, 105]
     judged = judge.cut()
     assert judged.rows == Rows(read=8, future=2, dropped=1, bad=3)
@@ -55,7 +55,7 @@ def test_rows_without_a_time_or_of_the_future_are_counted_and_left_out() -> None
 
 def test_without_a_clock_there_is_no_future() -> None:
     judge = Judge(stream_of(), {}, None, None)
-    assert judge.accepted(rows_at(1, 10**9)).num_rows == 2
+    assert judge.admit(rows_at(1, 10**9)).num_rows == 2
     assert judge.watermark_us == (10**9 - 2) * SECOND_US
 
 
@@ -66,18 +66,18 @@ def test_late_rows_are_counted_and_go_on() -> None:
     frame 2   1, 97, 98      two are below it; which windows are open is for the root to say
     """
     judge = Judge(stream_of(), {}, None, None)
-    judge.accepted(rows_at(100))
-    judge.accepted(rows_at(1))
+    judge.admit(rows_at(100))
+    judge.admit(rows_at(1))
     assert judge.cut().rows == Rows(read=2)
     assert judge.watermark_us == 98 * SECOND_US
-    assert judge.accepted(rows_at(1, None, 97, 98)).num_rows == 3
+    assert judge.admit(rows_at(1, None, 97, 98)).num_rows == 3
     assert judge.cut().rows == Rows(read=4, late=2, dropped=1)
     assert judge.watermark_us == 98 * SECOND_US
 
 
 def test_late_rows_are_counted_after_a_start() -> None:
     judge = Judge(stream_of(), {"": 100 * SECOND_US}, 98 * SECOND_US, None)
-    judge.accepted(rows_at(97, 120))
+    judge.admit(rows_at(97, 120))
     assert judge.cut().rows == Rows(read=2, late=1)
 
 
@@ -89,9 +89,9 @@ def test_an_idle_partition_does_not_hold_the_watermark_back() -> None:
     """
     clock = Clock(20)
     judge = Judge(stream_of("PARTITION p"), {}, None, clock)
-    judge.accepted(rows_at(10, partition="a"))
+    judge.admit(rows_at(10, partition="a"))
     clock.seconds = 29
-    judge.accepted(rows_at(20, partition="b"))
+    judge.admit(rows_at(20, partition="b"))
     assert judge.watermark_us == 8 * SECOND_US
     clock.seconds = 31
     assert judge.watermark_us == 18 * SECOND_US
@@ -99,12 +99,12 @@ def test_an_idle_partition_does_not_hold_the_watermark_back() -> None:
 
 def test_partitions_outlive_the_agent() -> None:
     judge = Judge(stream_of("PARTITION p"), {}, None, None)
-    judge.accepted(rows_at(10, partition="a"))
-    judge.accepted(rows_at(20, partition=None))
+    judge.admit(rows_at(10, partition="a"))
+    judge.admit(rows_at(20, partition=None))
     known = judge.cut().partitions
     assert known == {'"a"': 10 * SECOND_US, "null": 20 * SECOND_US}
     again = Judge(judge.stream, known, 8 * SECOND_US, None)
-    again.accepted(rows_at(30, partition=None))
+    again.admit(rows_at(30, partition=None))
     assert again.watermark_us == 8 * SECOND_US
 
 
@@ -114,7 +114,7 @@ def test_the_watermark_is_the_lowest_of_the_partitions_and_never_goes_back(piece
     highest: dict[str, int] = {}
     expected: Any = None
     for partition, seconds in pieces:
-        judge.accepted(rows_at(seconds, partition=partition))
+        judge.admit(rows_at(seconds, partition=partition))
         highest[partition] = max(highest.get(partition, 0), seconds)
         found = (min(highest.values()) - 2) * SECOND_US
         expected = found if expected is None else max(expected, found)

@@ -17,7 +17,7 @@ from headrace.storage.disk import DamagedError
 from headrace.wire.frames import Header, read_header
 from headrace.wire.http_client import HttpExchange
 from headrace.wire.http_server import Inlet, serve
-from headrace.wire.ledger import EdgeState, Verdict, decide, taken
+from headrace.wire.ledger import EdgeState, Verdict, decide, take_frame
 from headrace.wire.orders import Orders
 from tests.edge.agents import (
     EDGE,
@@ -81,7 +81,7 @@ def test_an_empty_state_in_its_place_is_held_back_above(tmp_path: Path) -> None:
         make_agent(tmp_path, pace=EACH).run()
     ledger: dict[str, EdgeState] = {}
     for frame in received(tmp_path):
-        ledger = taken(ledger, frame.header, 0)
+        ledger = take_frame(ledger, frame.header, 0)
     shutil.rmtree(tmp_path / "state")
     for path in upper(tmp_path).waiting():
         path.unlink()

@@ -31,7 +31,7 @@ from headrace.sql import parse_query, parse_script
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frame_checks import check_partials, check_rows
 from headrace.wire.frames import Frame, FrameError, Header, Rows, from_bytes, to_bytes
-from headrace.wire.ledger import BEGINNING, EdgeState, Verdict, decide, taken
+from headrace.wire.ledger import BEGINNING, EdgeState, Verdict, decide, take_frame
 from headrace.wire.orders import Orders
 from tests.kernel.sketches.mutations import check_survived, limit_memory, mutated, needs_limit
 from tests.wire.test_frames import arrow_bytes, with_tables
@@ -183,7 +183,7 @@ class Place:
         for path in self.above.waiting():
             frame = from_bytes(path.read_bytes())
             assert decide(ledger, frame.header).verdict is Verdict.TAKE
-            ledger = taken(ledger, frame.header, 1)
+            ledger = take_frame(ledger, frame.header, 1)
             found.append(frame)
         return found
 

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.edge import work as forwarding
-from headrace.edge.work import packed
+from headrace.edge.work import pack_frame
 from headrace.model.errors import DataError
 from headrace.wire import exchange as exchanges
 from headrace.wire.frames import Frame, Header, Rows, from_bytes
-from headrace.wire.ledger import BEGINNING, EdgeState, Verdict, decide, taken
+from headrace.wire.ledger import BEGINNING, EdgeState, Verdict, decide, take_frame
 from headrace.wire.orders import Orders
 from tests.edge.agents import QUICK, in_any_order, make_agent, received, rows_in, upper
 from tests.engine.files import SCHEMA
@@ -55,7 +55,7 @@ def test_rows_that_are_packed_too_well_go_in_several_frames() -> None:
     """Whoever is above takes tables in proportion to the bytes that come."""
     rows = pa.concat_tables([wide_rows([2_000], is_plain=True)] * 20_000)
     header = Header("north", 5, 8, "r", None, {"files": 1}, {"files": 2}, 70, 0, 0, Rows(read=rows.num_rows))
-    frames = packed(Frame(header, (rows,)), 60)
+    frames = pack_frame(Frame(header, (rows,)), 60)
     assert len(frames) > 1
     assert sum(from_bytes(each.data).tables[0].num_rows for each in frames) == rows.num_rows
 
@@ -68,7 +68,7 @@ def test_frames_fit_and_hold_all_rows_that_can(sizes: list[int], is_plain: bool)
     counts = Rows(read=len(sizes) + 3, dropped=2, bad=1)
     header = Header("north", 5, 8, "r", None, {"files": 1}, {"files": 2}, 70, 0, 99, counts, ended=True)
     with patch.object(forwarding, "MOST_SENT_BYTES", LIMIT):
-        found = packed(Frame(header, (rows,)), 60)
+        found = pack_frame(Frame(header, (rows,)), 60)
     frames = [from_bytes(each.data, LIMIT + 200) for each in found]
     assert [frame.header for frame in frames] == [each.header for each in found]
     kept = [number for number, size in enumerate(sizes) if is_plain or size < 9_000]
@@ -90,14 +90,14 @@ def test_frames_fit_and_hold_all_rows_that_can(sizes: list[int], is_plain: bool)
 
 def test_a_source_without_positions_has_none_inside() -> None:
     with patch.object(forwarding, "MOST_SENT_BYTES", LIMIT):
-        found = packed(Frame(Header("north", 5, 1, "r", None), (wide_rows([3_000] * 6),)), None)
+        found = pack_frame(Frame(Header("north", 5, 1, "r", None), (wide_rows([3_000] * 6),)), None)
     assert len(found) > 1
     assert {(each.header.begins, each.header.position) for each in found} == {(None, None)}
 
 
 def test_partials_are_not_cut() -> None:
     with patch.object(forwarding, "MOST_SENT_BYTES", LIMIT), pytest.raises(DataError, match="4,000 bytes of a frame"):
-        packed(Frame(Header("north", 5, 1, "r", "plan"), (wide_rows([9_000]),)), None)
+        pack_frame(Frame(Header("north", 5, 1, "r", "plan"), (wide_rows([9_000]),)), None)
 
 
 def test_a_stop_between_frames_of_one_piece_counts_each_row_once(
@@ -113,7 +113,7 @@ def test_a_stop_between_frames_of_one_piece_counts_each_row_once(
     assert agent.progress().frames_sent == 1
     assert agent.progress().frames_waiting > 2
     first = received(tmp_path)
-    ledger = taken({}, first[0].header, 0)
+    ledger = take_frame({}, first[0].header, 0)
     assert first[0].header.begins == BEGINNING
     next(upper(tmp_path).waiting()).unlink()
     make_agent(tmp_path).run()
@@ -122,7 +122,7 @@ def test_a_stop_between_frames_of_one_piece_counts_each_row_once(
         frame = from_bytes(path.read_bytes())
         verdicts.append(decide(ledger, frame.header).verdict)
         if verdicts[-1] is Verdict.TAKE:
-            ledger = taken(ledger, frame.header, 0)
+            ledger = take_frame(ledger, frame.header, 0)
             others.append(frame)
     assert verdicts == [Verdict.DUPLICATE] + [Verdict.TAKE] * len(others)
     assert len(others) > 3
@@ -138,7 +138,7 @@ def test_another_start_waits_for_all_frames_of_a_piece(tmp_path: Path, monkeypat
     *frames, second = received(tmp_path)
     ledger: dict[str, EdgeState] = {}
     for frame in frames[:-2]:
-        ledger = taken(ledger, frame.header, 0)
+        ledger = take_frame(ledger, frame.header, 0)
         assert decide(ledger, second.header).verdict is Verdict.WAIT
 
 

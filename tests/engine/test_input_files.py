@@ -258,11 +258,11 @@ def test_the_list_of_files_keeps_what_they_looked_like(root: Path) -> None:
         "/gone": Look(first.size, first.modified_ns),
     }
     assert (seen.looks, seen.absent_us) == (looks, {"/gone": 5})
-    assert seen.changed([replace(first, size=1), replace(second, size=1)]) == [first.path]
+    assert seen.list_changed([replace(first, size=1), replace(second, size=1)]) == [first.path]
     seen.path(LISTED_EVERY).write_bytes(to_record([first.path]))
     old = Seen(stepper.directory, commit)
     assert old.new([first, second]) == [second], "a list of an earlier version has nothing but paths"
-    assert old.changed([replace(first, size=1)]) == []
+    assert old.list_changed([replace(first, size=1)]) == []
 
 
 # Rejected rows

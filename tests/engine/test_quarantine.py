@@ -301,10 +301,10 @@ def test_bisection_finds_the_guilty_and_nobody_else(count: int, poison: set[int]
         attempts += 1
         assert attempts <= 4 * count + 4
         if guilty <= set(search.left_out):
-            if search.succeeded():
+            if search.note_success():
                 break
         else:
-            assert search.failed()
+            assert search.note_failure()
     assert set(search.left_out) == guilty
 
 

@@ -31,7 +31,7 @@ from headrace.model.errors import DataError
 from headrace.storage import disk
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frames import Frame, Header, from_bytes, to_bytes
-from headrace.wire.ledger import EdgeState, Verdict, decide, taken
+from headrace.wire.ledger import EdgeState, Verdict, decide, take_frame
 from headrace.wire.orders import Orders
 from tests.edge.agents import QUERIES, QUICK, STREAM, Running, answers, expected, orders_for, sent_rows, write_files
 from tests.engine.files import CATALOG, SCHEMA
@@ -204,7 +204,7 @@ class System:
             frame = from_bytes(data)
             verdict, reason = decide(ledger, frame.header)
             assert verdict is Verdict.TAKE, f"{path.name}: {reason}"
-            ledger = taken(ledger, frame.header, len(data))
+            ledger = take_frame(ledger, frame.header, len(data))
             found.append(frame)
         return found
 

@@ -26,7 +26,7 @@ from headrace.kernel.interchange import Counts, Shipment, pack, unpack
 from headrace.model.units import InputFile
 from headrace.storage.disk import to_record
 from headrace.wire.frames import Frame, Header, to_bytes
-from headrace.wire.ledger import EdgeState, decide, from_json, taken, to_json
+from headrace.wire.ledger import EdgeState, decide, from_json, take_frame, to_json
 from headrace.wire.orders import Orders, from_text, to_text
 from tests.edge.agents import (
     OTHERS,
@@ -190,14 +190,14 @@ def test_state_with_wrong_values(rounds: int, tmp_path: Path) -> None:
 def test_ledgers_with_wrong_values(rounds: int) -> None:
     random = Random(7)
     header = Header("north", 5, 1, "r", "plan", {}, {"files": 1}, 5, 1, 2)
-    document = to_json(taken({"south": EdgeState({3: 4})}, header, 100))
+    document = to_json(take_frame({"south": EdgeState({3: 4})}, header, 100))
 
     def use(case: Any) -> None:
         ledger = from_json(case)
         for sequence in (1, 2):
             later = Header("north", 5, sequence, "r", "plan", {"files": 1}, {"files": 2}, 6, 1, 2)
             decide(ledger, later)
-            to_json(taken(ledger, later, 1))
+            to_json(take_frame(ledger, later, 1))
 
     use(document)
     assert survives(use, lambda _: json.loads(json.dumps(mutated_json(document, random))), rounds) > 0.3 * rounds

@@ -77,7 +77,7 @@ def test_what_is_read_goes_through_level_one(encoding: str, rounds: int) -> None
         nonlocal bad
         intake = rows_in(list(ITEMS[encoding](Once(data))), STREAM, COLUMNS)
         bad += intake.bad
-        accepted = judge.accepted(intake)
+        accepted = judge.admit(intake)
         if accepted.num_rows:
             work.feed(accepted)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.kernel.groups import KNOWN_UNIONS, Groups, coded, encode, put_together
+from headrace.kernel.groups import KNOWN_UNIONS, Groups, encode, encode_columns, put_together
 from headrace.model.expressions import ColumnRef, Expression
 from headrace.model.types import BIGINT, DOUBLE
 
@@ -26,7 +26,7 @@ def groups_of(rows: list[tuple[int | None, float | None]]) -> Groups:
         X: pa.array([x for x, _ in rows], pa.int64()),
         Y: pa.array([y for _, y in rows], pa.float64()),
     }
-    return coded(columns, len(rows))
+    return encode_columns(columns, len(rows))
 
 
 def values_of(groups: Groups) -> list[tuple[int | None, float | None]]:
@@ -56,9 +56,9 @@ def test_parts_of_one_table_keep_it() -> None:
 
 
 def test_a_column_may_have_nulls_and_no_columns_make_one_group() -> None:
-    only = coded({X: pa.array([None, 7, None], pa.int64())}, 3)
+    only = encode_columns({X: pa.array([None, 7, None], pa.int64())}, 3)
     assert only[X].to_pylist() == [None, 7, None]
-    assert coded({}, 2).codes.tolist() == [0, 0]
+    assert encode_columns({}, 2).codes.tolist() == [0, 0]
 
 
 def test_whole_numbers_are_coded_alike_whether_they_are_close_or_not() -> None:

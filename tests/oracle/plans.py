@@ -13,7 +13,7 @@ from headrace.model.query import Query
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import Demand, Leaf, demand, leaves_of, split_by_partial, split_by_window
-from headrace.planner.draft import Draft, apart, priced
+from headrace.planner.draft import Draft, apart, price_plan
 from headrace.planner.lattice import union
 from headrace.planner.plan import STREAM, Plan
 from headrace.planner.plan_changes import add_query
@@ -44,9 +44,9 @@ def trees(draw: st.DrawFn, data: Data, asked: Mapping[str, Query]) -> Plan:
     demands = {name: demand(query) for name, query in asked.items()}
     how = draw(st.sampled_from(["made", "apart", "grown", "any tree", "any tree"]))
     if how == "any tree":
-        return priced(draw(drafts(demands, cost)), demands, cost)
+        return price_plan(draw(drafts(demands, cost)), demands, cost)
     if how == "apart":
-        return priced(apart(demands), demands, cost)
+        return price_plan(apart(demands), demands, cost)
     if how == "made":
         return make_plan(demands, cost)
     first, *others = demands

@@ -313,7 +313,7 @@ def test_a_commit_of_an_older_owner_that_won_is_adopted(root: Path) -> None:
     zombie.step(Input())
     journal = zombie.begin(Input())
     assert journal is not None
-    theirs = zombie.committed(journal, zombie.run(journal, None))
+    theirs = zombie.build_commit(journal, zombie.run(journal, None))
     second = make_stepper(root, take_over=True)
     begun = second.pending
     assert begun == journal
@@ -335,7 +335,7 @@ def test_a_commit_of_a_newer_owner_ends_this_one(root: Path) -> None:
     first = make_stepper(root)
     journal = first.begin(Input())
     assert journal is not None
-    mine = first.committed(journal, first.run(journal, None))
+    mine = first.build_commit(journal, first.run(journal, None))
     with patch.object(directories, "newest_epoch", lambda root: mine.epoch):
         create_file(first.directory.commit_path(1), to_record(replace(mine, epoch=mine.epoch + 1)))
         with pytest.raises(LostOwnershipError):

@@ -15,10 +15,10 @@ from headrace.windows import (
     Boundaries,
     boundaries_between,
     compose,
-    covered,
+    covered_slices,
     horizon,
     inside,
-    paired,
+    paired_boundaries,
     slice_vector,
     slices_between,
 )
@@ -42,30 +42,32 @@ def instances(window: AnyWindow, start_us: int, end_us: int) -> list[Interval]:
 #             [------------------)            an instance of W[18, 15]
 def test_paired_and_paned_of_the_papers_window() -> None:
     window = Window(18, 15)
-    assert slice_vector(paired(window), 15) == (12, 3)
+    assert slice_vector(paired_boundaries(window), 15) == (12, 3)
     assert slice_vector(paned(window), 15) == (3, 3, 3, 3, 3)
 
 
 def test_composition_of_the_papers_windows() -> None:
     """HIFI 4.2: U(12, 3) with V(6, 3) over 45; the vector printed in OTF 3.2.1 is a misprint."""
-    parts = compose([paired(SlicedWindow((12, 3))), paired(SlicedWindow((6, 3)))])
+    parts = compose([paired_boundaries(SlicedWindow((12, 3))), paired_boundaries(SlicedWindow((6, 3)))])
     cuts = boundaries_between(parts, 0, 45)
     assert np.diff(cuts, prepend=0).tolist() == [6, 3, 3, 3, 3, 6, 3, 3, 3, 3, 6, 3]
 
 
 def test_one_slice_per_period_if_the_range_is_a_multiple_of_the_slide() -> None:
-    assert paired(Window(15, 5)) == Boundaries(5, (0,))
+    assert paired_boundaries(Window(15, 5)) == Boundaries(5, (0,))
 
 
 @given(windows)
 def test_paired_never_has_more_slices_than_paned(window: AnyWindow) -> None:
-    period, offset = paired(window).period_us, window.offset_us
-    assert len(slice_vector(paired(window), period, offset)) <= len(slice_vector(paned(window), period, offset))
+    period, offset = paired_boundaries(window).period_us, window.offset_us
+    assert len(slice_vector(paired_boundaries(window), period, offset)) <= len(
+        slice_vector(paned(window), period, offset)
+    )
 
 
 @given(st.lists(windows, min_size=1, max_size=4), times, st.integers(0, 100))
 def test_boundaries_between_are_those_of_each_window(chosen: list[AnyWindow], start: int, length: int) -> None:
-    parts = [paired(window) for window in chosen]
+    parts = [paired_boundaries(window) for window in chosen]
     expected = [
         time
         for time in range(start + 1, start + length + 1)
@@ -76,7 +78,7 @@ def test_boundaries_between_are_those_of_each_window(chosen: list[AnyWindow], st
 
 @given(st.lists(plain_windows, min_size=1, max_size=3), times)
 def test_windows_can_be_put_together_from_slices(chosen: list[Window], start: int) -> None:
-    parts = compose(paired(window) for window in chosen)
+    parts = compose(paired_boundaries(window) for window in chosen)
     slices = slices_between(parts, start, start + 120)
     assert slices.starts_us[0] <= start
     assert slices.ends_us[-1] >= start + 120
@@ -92,7 +94,7 @@ def test_windows_can_be_put_together_from_slices(chosen: list[Window], start: in
 def test_no_composition_has_fewer_slices_than_the_paired_one(sizes: list[tuple[int, int]]) -> None:
     """OTF theorem 1, by brute force: any set of cuts that lets every window be put together holds the paired ones."""
     chosen = [Window(range_us, slide_us) for range_us, slide_us in sizes]
-    least = set(boundaries_between(compose(paired(window) for window in chosen), 0, 24).tolist())
+    least = set(boundaries_between(compose(paired_boundaries(window) for window in chosen), 0, 24).tolist())
     needed = {
         bound for window in chosen for instance in window.ending_between(0, 60) for bound in instance if 0 < bound <= 24
     }
@@ -103,7 +105,7 @@ def test_no_composition_has_fewer_slices_than_the_paired_one(sizes: list[tuple[i
 def test_no_composition_of_sliced_windows_has_fewer_slices(slide_us: int, ranges_us: list[int]) -> None:
     """OTF theorem 1 to the letter: all sliced windows of each window, composed in all ways."""
     chosen = [Window(range_us, slide_us) for range_us in ranges_us]
-    fewest = len(boundaries_between(compose(paired(window) for window in chosen), 0, slide_us))
+    fewest = len(boundaries_between(compose(paired_boundaries(window) for window in chosen), 0, slide_us))
     cuts = [frozenset(cut) for size in range(slide_us + 1) for cut in combinations(range(slide_us), size)]
     sliced = [[cut for cut in cuts if can_be_put_together(window, cut)] for window in chosen]
     assert min(len(frozenset().union(*ways)) for ways in product(*sliced)) == fewest
@@ -118,16 +120,16 @@ def can_be_put_together(window: Window, cuts: frozenset[int]) -> bool:
 # Hopping, range 2, slide 5:  [3, 5) [8, 10) are instances; [0, 3) and [5, 8) belong to none
 def test_slices_between_hopping_windows_are_not_kept() -> None:
     hopping = Window(2, 5)
-    slices = slices_between([paired(hopping)], 0, 10)
-    kept = covered(slices, [hopping])
+    slices = slices_between([paired_boundaries(hopping)], 0, 10)
+    kept = covered_slices(slices, [hopping])
     pairs = list(zip(slices.starts_us.tolist(), slices.ends_us.tolist(), kept.tolist(), strict=True))
     assert pairs == [(0, 3, False), (3, 5, True), (5, 8, False), (8, 10, True)]
-    assert covered(slices, [hopping, Window(100, 10)]).all()
+    assert covered_slices(slices, [hopping, Window(100, 10)]).all()
 
 
 @given(st.lists(windows, min_size=1, max_size=3), times)
 def test_covered_slices_are_those_inside_an_instance(chosen: list[AnyWindow], start: int) -> None:
-    slices = slices_between(compose(paired(window) for window in chosen), start, start + 60)
+    slices = slices_between(compose(paired_boundaries(window) for window in chosen), start, start + 60)
     expected = [
         any(
             instance.start_us <= begin and end <= instance.end_us
@@ -136,7 +138,7 @@ def test_covered_slices_are_those_inside_an_instance(chosen: list[AnyWindow], st
         )
         for begin, end in zip(slices.starts_us.tolist(), slices.ends_us.tolist(), strict=True)
     ]
-    assert covered(slices, chosen).tolist() == expected
+    assert covered_slices(slices, chosen).tolist() == expected
 
 
 @given(st.lists(windows, min_size=1, max_size=3), times)
@@ -155,7 +157,7 @@ def test_a_thousand_windows_without_a_common_divisor_stay_small() -> None:
     """Their least common multiple has thousands of digits; a span of boundaries has at most two per instance."""
     primes = [n for n in range(1_000, 12_000) if all(n % d for d in range(2, int(n**0.5) + 1))][:1_000]
     chosen = [Window(range_us, slide_us) for range_us, slide_us in pairwise([*primes, 12_007])]
-    parts = compose(paired(window) for window in chosen)
+    parts = compose(paired_boundaries(window) for window in chosen)
     cuts = boundaries_between(parts, 0, 360_000)
     assert len(cuts) <= sum(2 * (360_000 // window.slide_us + 1) for window in chosen)
     assert (np.diff(cuts) > 0).all()

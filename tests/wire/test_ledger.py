@@ -18,7 +18,7 @@ from headrace.wire.ledger import (
     Verdict,
     decide,
     from_json,
-    taken,
+    take_frame,
     to_json,
 )
 
@@ -33,7 +33,7 @@ def after(*headers: Header) -> Ledger:
     ledger: Ledger = {}
     for header in headers:
         assert decide(ledger, header).verdict is Verdict.TAKE
-        ledger = taken(ledger, header, 10)
+        ledger = take_frame(ledger, header, 10)
     return ledger
 
 
@@ -122,7 +122,7 @@ def test_whatever_comes_twice_or_in_another_order_is_taken_once(extra: Sequence[
         is_moving = False
         for header in waiting:
             if verdict(ledger, header) is Verdict.TAKE:
-                ledger, is_moving = taken(ledger, header, 1), True
+                ledger, is_moving = take_frame(ledger, header, 1), True
                 order.append(header)
     assert all(verdict(ledger, header) is Verdict.DUPLICATE for header in every)
     for edge in ("north", "south"):

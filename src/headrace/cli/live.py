@@ -34,21 +34,21 @@ def facts(progress: Progress) -> list[list[str]]:
     position = "all input read" if progress.ended else "no watermark yet"
     if progress.watermark is not None:
         position = f"watermark {format_timestamp(to_microseconds(progress.watermark.replace(microsecond=0)))}"
-    begun = [f"step {progress.step:,}", counted(len(progress.queries), "query", "queries")]
+    begun = [f"step {progress.step:,}", count_noun(len(progress.queries), "query", "queries")]
     if progress.sharing is not None:
         begun.append(f"sharing {progress.sharing:.1f}x")
     input_side = [f"{totals.rows:,} rows", f"{progress.rows_per_s:,.0f} rows/s", position]
     if progress.lag is not None:
         input_side.append(f"lag {short_duration(progress.lag // MICROSECOND)}")
     if progress.edges:
-        input_side.append(counted(len(progress.edges), "edge", "edges"))
+        input_side.append(count_noun(len(progress.edges), "edge", "edges"))
     if progress.parked:
-        input_side.append(f"parked {counted(len(progress.parked), 'frame', 'frames')}")
+        input_side.append(f"parked {count_noun(len(progress.parked), 'frame', 'frames')}")
     return [
         begun,
         input_side,
         [
-            counted(progress.windows, "window", "windows"),
+            count_noun(progress.windows, "window", "windows"),
             *(f"{name} {getattr(totals, name):,}" for name in ("late", "dropped", "future", "bad")),
             *([f"bad files {totals.quarantined:,}"] if totals.quarantined else []),
             *([f"changed files {totals.changed:,}"] if totals.changed else []),
@@ -56,7 +56,7 @@ def facts(progress: Progress) -> list[list[str]]:
     ]
 
 
-def counted(count: int, one: str, many: str) -> str:
+def count_noun(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
 

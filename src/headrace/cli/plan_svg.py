@@ -10,8 +10,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from headrace.model.errors import printable
 from headrace.planner.explain.description import NodeDescription, PlanDescription
-from headrace.planner.explain.labels import counted, duration, figure, fold_names, percent, times_cheaper
-from headrace.planner.explain.similar_nodes import Fold, folds, merged
+from headrace.planner.explain.labels import count_noun, duration, figure, fold_names, percent, times_cheaper
+from headrace.planner.explain.similar_nodes import Fold, folds, merge_siblings
 
 WIDTH, MARGIN, TOP, BOTTOM = 1_600, 20, 76, 56
 BOX_HEIGHT, LEVEL_HEIGHT, GAP = 106, 154, 14
@@ -72,7 +72,7 @@ def draw_plan(description: PlanDescription) -> str:
     root = stream_box(description)
     placed = list(places(root))
     height = max(each.y for each in placed) + BOX_HEIGHT + BOTTOM
-    title = f"The plan of {counted(len(description['queries']), 'query', 'queries')} over {description['stream']}"
+    title = f"The plan of {count_noun(len(description['queries']), 'query', 'queries')} over {description['stream']}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" '
         f"aria-label={quoteattr(printable(title))}>",
@@ -82,7 +82,7 @@ def draw_plan(description: PlanDescription) -> str:
         text(MARGIN, 32, title, "head"),
         text(MARGIN, 54, cost_text(description), "sum"),
         *(arc(each) for each in placed if each.parent is not None),
-        *(drawn(each) for each in placed),
+        *(draw_box(each) for each in placed),
         *legend(height - BOTTOM / 2),
         "</svg>",
     ]
@@ -106,7 +106,7 @@ def stream_box(description: PlanDescription) -> Box:
     top = folds(description)
     children: tuple[Box, ...] = ()
     for most in range(MOST_SIBLINGS, 0, -1):
-        children = tuple(box_of(fold, closing) for fold in limited(top, most))
+        children = tuple(box_of(fold, closing) for fold in limit_siblings(top, most))
         if sum(child.columns for child in children) <= MOST_COLUMNS:
             break
     lines = description["stream"], f"{figure(description['batch_rows'])} rows", "per task and batch"
@@ -122,9 +122,9 @@ def closing_queries(description: PlanDescription) -> dict[str, list[str]]:
     return found
 
 
-def limited(siblings: Sequence[Fold], most: int) -> tuple[Fold, ...]:
+def limit_siblings(siblings: Sequence[Fold], most: int) -> tuple[Fold, ...]:
     """At most so many inner nodes and so many leaves side by side, here and below; the last of them holds the rest."""
-    smaller = [replace(fold, children=limited(fold.children, most)) for fold in siblings]
+    smaller = [replace(fold, children=limit_siblings(fold.children, most)) for fold in siblings]
     result: list[Fold] = []
     for is_inner in (True, False):
         kind = [fold for fold in smaller if bool(fold.children) == is_inner]
@@ -134,8 +134,8 @@ def limited(siblings: Sequence[Fold], most: int) -> tuple[Fold, ...]:
 
 
 def limited_merge(rest: Sequence[Fold], most: int) -> Fold:
-    whole = merged(rest)
-    return replace(whole, children=limited(whole.children, most))
+    whole = merge_siblings(rest)
+    return replace(whole, children=limit_siblings(whole.children, most))
 
 
 def box_of(fold: Fold, closing: dict[str, list[str]]) -> Box:
@@ -156,12 +156,12 @@ def names_lines(names: Sequence[str]) -> list[str]:
     """How many queries, the first and the last of them."""
     if len(names) == 1:
         return [names[0]]
-    return [counted(len(names), "query", "queries"), names[0], names[-1]]
+    return [count_noun(len(names), "query", "queries"), names[0], names[-1]]
 
 
 def node_lines(fold: Fold) -> Iterator[str]:
     first, is_one = fold.nodes[0], len(fold.nodes) == 1
-    yield first["id"] if is_one else counted(len(fold.nodes), "node")
+    yield first["id"] if is_one else count_noun(len(fold.nodes), "node")
     yield f"{figure(round(fold.rows))} rows"
     yield f"{duration(fold.cost_ns)} {percent(fold.share)}"
     if is_one and first["groups"]:
@@ -194,24 +194,24 @@ def tip_lines(fold: Fold) -> Iterator[str]:
 def places(root: Box) -> Iterator[Placed]:
     column = min((WIDTH - 2 * MARGIN + GAP) / root.columns, WIDEST_BOX + GAP)
     whole = column * root.columns - GAP
-    yield from placed(root, (WIDTH - whole) / 2, TOP, column, None)
+    yield from place_box(root, (WIDTH - whole) / 2, TOP, column, None)
 
 
-def placed(box: Box, left: float, y: float, column: float, parent: Placed | None) -> Iterator[Placed]:
+def place_box(box: Box, left: float, y: float, column: float, parent: Placed | None) -> Iterator[Placed]:
     """The box in the middle above its children; it is never wider than they are together."""
     room = column * box.columns - GAP
     width = min(room, WIDEST_INNER_BOX)
     here = Placed(box, left + (room - width) / 2, y, width, parent)
     yield here
     for child in box.children:
-        yield from placed(child, left, y + LEVEL_HEIGHT, column, here)
+        yield from place_box(child, left, y + LEVEL_HEIGHT, column, here)
         left += column * child.columns
 
 
 # From places to SVG
 
 
-def drawn(place: Placed) -> str:
+def draw_box(place: Placed) -> str:
     box, room = place.box, place.width - 2 * PADDING
     most = (BOX_HEIGHT - PADDING) // LINE_HEIGHT
     parts = [
@@ -221,7 +221,7 @@ def drawn(place: Placed) -> str:
     ]
     for number, line in enumerate(box.lines[:most]):
         y = place.y + PADDING + LINE_HEIGHT * (number + 1) - 3
-        parts.append(text(place.x + PADDING, y, clipped(line, room), "first" if number == 0 else "line"))
+        parts.append(text(place.x + PADDING, y, clip_text(line, room), "first" if number == 0 else "line"))
     return "".join([*parts, "</g>"])
 
 
@@ -259,7 +259,7 @@ def text_width(content: str) -> float:
     return sum(CHARACTER * (1.7 if unicodedata.east_asian_width(char) in "WF" else 1.0) for char in content)
 
 
-def clipped(content: str, room: float) -> str:
+def clip_text(content: str, room: float) -> str:
     """The text, or as much of its beginning as there is room for."""
     if text_width(content) <= room:
         return content

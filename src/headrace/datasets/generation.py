@@ -84,7 +84,7 @@ def _pieces(
         table = pa.table({"Time": pa.array(chunk.times_us, type=TIMESTAMP), **columns(chunk)})
         comes_us = chunk.times_us
         if layout.disorder_us:
-            order, comes_us = _delayed(comes_us, layout.disorder_us, generator(recipe.seed, DELAYS, chunk.index))
+            order, comes_us = _delay(comes_us, layout.disorder_us, generator(recipe.seed, DELAYS, chunk.index))
             table = table.take(order)
         spans = np.maximum((comes_us - recipe.start_us) // layout.file_span_us, span)
         span = int(spans[-1])
@@ -92,7 +92,7 @@ def _pieces(
         yield from ((int(spans[a]), table.slice(a, b - a)) for a, b in pairwise(cuts))
 
 
-def _delayed(times_us: Integers, disorder_us: int, rng: np.random.Generator) -> tuple[Integers, Integers]:
+def _delay(times_us: Integers, disorder_us: int, rng: np.random.Generator) -> tuple[Integers, Integers]:
     """Return the order in which rows come when each is up to `disorder_us` late, and the times at which they come."""
     comes_us = times_us + rng.integers(0, disorder_us, len(times_us), endpoint=True)
     order = np.argsort(comes_us, kind="stable")

@@ -19,7 +19,7 @@ from headrace.datasets.random_values import (
     Booleans,
     Codes,
     Weighted,
-    dotted,
+    format_addresses,
     generator,
     partition,
     sample,
@@ -67,11 +67,11 @@ class Flows:
         place = np.arange(HOSTS) - np.searchsorted(prefix, prefix)
         network = (24 << 16) + np.sort(sample(rng, 100 << 14, PREFIXES)) * 3
         system_of_prefix = np.repeat(np.arange(SYSTEMS), partition(rng, PREFIXES, SYSTEMS))
-        self._addresses = dotted((network[prefix] << 8) + 1 + place)
+        self._addresses = format_addresses((network[prefix] << 8) + 1 + place)
         self._system = system_of_prefix[prefix]
         self._system_numbers = np.sort(1 + sample(rng, 64_000, SYSTEMS))
         self._next_hop = rng.integers(0, NEXT_HOPS, SYSTEMS)
-        self._next_hops = dotted((10 << 24) + (np.arange(NEXT_HOPS) << 8) + 1)
+        self._next_hops = format_addresses((10 << 24) + (np.arange(NEXT_HOPS) << 8) + 1)
 
     def _set_up_conversations(self, rng: np.random.Generator) -> None:
         hosts = sample(rng, HOSTS, HOSTS)

@@ -16,7 +16,7 @@ from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
 from headrace.datasets.random_values import (
     Codes,
     Weighted,
-    dotted,
+    format_addresses,
     generator,
     hosts,
     partition,
@@ -64,8 +64,8 @@ class Packets:
         self._full_chunks = recipe.full_chunks
         self._flow_length = preset.flow_length if recipe.flow_length is None else recipe.flow_length
         self._groups = _groups(rng)
-        self._sources = dotted(hosts(rng, GROUPS_A))
-        self._destinations = dotted(hosts(rng, DESTINATIONS))
+        self._sources = format_addresses(hosts(rng, GROUPS_A))
+        self._destinations = format_addresses(hosts(rng, DESTINATIONS))
         self._ports = _ports(rng)
         ranks = 1.0 + sample(rng, GROUPS_ABCD, GROUPS_ABCD)
         self._shares = Weighted.by(np.rint(1e9 * ranks**-preset.skew))

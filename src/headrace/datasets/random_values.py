@@ -70,7 +70,7 @@ def partition(rng: np.random.Generator, total: int, parts: int) -> Integers:
     return sizes
 
 
-def dotted(addresses: Integers) -> pa.StringArray:
+def format_addresses(addresses: Integers) -> pa.StringArray:
     """Return 32-bit addresses as dotted quads."""
     quarters = [pc.cast(pa.array(addresses >> shift & 255), pa.string()) for shift in (24, 16, 8, 0)]
     return pc.binary_join_element_wise(*quarters, ".")

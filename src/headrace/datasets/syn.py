@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
-from headrace.datasets.random_values import Weighted, dotted, generator, hosts
+from headrace.datasets.random_values import Weighted, format_addresses, generator, hosts
 
 SCHEMA_SQL = """\
 CREATE STREAM Snort (Time TIMESTAMP, SrcIP ADDRESS) EVENT TIME Time LATENESS '5 s';
@@ -32,7 +32,7 @@ class Syn:
 
     def __init__(self, recipe: Recipe) -> None:
         rng = generator(recipe.seed, 1)
-        self._addresses = dotted(hosts(rng, sum(SOURCES)))
+        self._addresses = format_addresses(hosts(rng, sum(SOURCES)))
         self._classes = Weighted.by(PACKETS_PER_THOUSAND)
         self._sizes = np.array(SOURCES)
         self._first = np.cumsum(self._sizes) - self._sizes

@@ -52,7 +52,7 @@ class Judge:
         now_us = None if clock is None else clock()
         self.partitions = {key: Partition(highest_us, now_us) for key, highest_us in partitions.items()}
 
-    def accepted(self, rows: Intake) -> pa.Table:
+    def admit(self, rows: Intake) -> pa.Table:
         """The rows that are counted."""
         self.now_us = None if self.clock is None else self.clock()
         table, dropped = self.timely(rows.table), rows.table[self.stream.event_time].null_count

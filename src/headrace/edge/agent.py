@@ -27,8 +27,8 @@ from headrace.edge.work import (
     Passed,
     Work,
     ordered_columns,
-    packed,
-    parted,
+    pack_frame,
+    split_span,
     work_for,
 )
 from headrace.engine.admission import event_times_us
@@ -209,7 +209,7 @@ class Agent:
         if rows is None:
             return False
         self.note_refused(rows)
-        accepted = self.judge.accepted(rows)
+        accepted = self.judge.admit(rows)
         if accepted.num_rows:
             self.pass_on(accepted.num_rows, self.work.feed(accepted))
             self.unplanned_rows += accepted.num_rows
@@ -277,8 +277,8 @@ class Agent:
             errors=errors,
             ended=ended,
         )
-        parts = parted(header, tables, passed, known.watermark_us)
-        frames = [frame for part in parts for frame in packed(part, known.watermark_us)]
+        parts = split_span(header, tables, passed, known.watermark_us)
+        frames = [frame for part in parts for frame in pack_frame(part, known.watermark_us)]
         self.sequence += len(frames)
         record = Record(
             incarnation=self.incarnation,

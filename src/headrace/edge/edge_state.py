@@ -124,7 +124,7 @@ def record_from(document: Any) -> Record:
     return Record(**{**document, "files": files, "reading": reading_from(document["reading"])})
 
 
-def known_from(document: Any) -> Known:
+def parse_known(document: Any) -> Known:
     """Raise a ValueError if it is not what was known. In version 0.1 files that were gone were forgotten."""
     if isinstance(document, dict):
         document = {"absent_us": {}, **document}

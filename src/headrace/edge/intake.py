@@ -57,7 +57,7 @@ def intake_of(rows: Rows) -> Intake:
 
 def refused_only(stream: Stream, columns: Collection[str], *refused: Refused) -> Intake:
     """No row of these columns."""
-    return Intake(conform(pa.table({}), Declaration.of(stream).asked(columns)), merge(refused))
+    return Intake(conform(pa.table({}), Declaration.of(stream).select_columns(columns)), merge(refused))
 
 
 def concat(pieces: Sequence[Intake]) -> Intake:

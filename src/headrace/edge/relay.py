@@ -52,7 +52,7 @@ from headrace.wire.ledger import (
     Verdict,
     decide,
     from_json,
-    taken,
+    take_frame,
     to_json,
 )
 from headrace.wire.orders import Orders
@@ -282,7 +282,7 @@ class Relay:
         found.paths.append(path)
         found.size += len(data)
         found.plain_bytes += plain
-        found.ledger = taken(found.ledger, frame.header, len(data))
+        found.ledger = take_frame(found.ledger, frame.header, len(data))
         return True
 
     def refuse(self, path: Path, problem: FrameError) -> None:
@@ -321,8 +321,8 @@ class Relay:
             sequence=self.sequence,
             stream=self.stream.name,
             plan=plans[0],
-            begins=known_by(self.ledger),
-            position=known_by(found.ledger),
+            begins=digest_ledger(self.ledger),
+            position=digest_ledger(found.ledger),
             watermark_us=self.watermark_us,
             lowest_us=min((lowest for lowest, _ in times_us if lowest is not None), default=None),
             highest_us=max((highest for _, highest in times_us if highest is not None), default=None),
@@ -357,7 +357,7 @@ def members_of(ledger: Ledger) -> dict[str, Member]:
     return found
 
 
-def known_by(ledger: Ledger) -> Position:
+def digest_ledger(ledger: Ledger) -> Position:
     """A ledger by its digest: the next frame says the same of it. Of none, where a source begins."""
     text = json.dumps(to_json(ledger), sort_keys=True)
     return {"digest": digest(text.encode())} if ledger else BEGINNING

@@ -74,19 +74,19 @@ class Messages:
 
     def next_message(self) -> bytes:
         """As far as it comes: Arrow says what one lacks that is cut off."""
-        head = self.received(LENGTH.size)
+        head = self.read_bytes(LENGTH.size)
         if head == CONTINUATION:
-            head += self.received(LENGTH.size)
+            head += self.read_bytes(LENGTH.size)
         (length,) = LENGTH.unpack(head[-LENGTH.size :]) if len(head) >= LENGTH.size else (0,)
         if length > MAX_METADATA_BYTES:
             self.first = self.first or head
             raise ValueError(f"a message with {length:,} bytes of metadata, {MAX_METADATA_BYTES:,} are allowed")
-        metadata = self.received(length)
+        metadata = self.read_bytes(length)
         if not length or len(metadata) < length:
             return head + metadata
-        return head + metadata + self.received(checked_body_bytes(metadata))
+        return head + metadata + self.read_bytes(checked_body_bytes(metadata))
 
-    def received(self, count: int) -> bytes:
+    def read_bytes(self, count: int) -> bytes:
         found = bytearray()
         while len(found) < count and (piece := self.read_some(count - len(found))):
             found += piece
@@ -207,7 +207,7 @@ def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def json_rows(lines: Lines, stream: Stream, columns: Collection[str]) -> Intake:
     declaration, layout = Declaration.of(stream), JsonFormat(stream.columns, 0)
-    asked = declaration.asked(columns)
+    asked = declaration.select_columns(columns)
 
     def read() -> Iterator[Rows]:
         for part, parsed in parse(lines, layout.fast, layout.slow):
@@ -222,7 +222,9 @@ def arrow_rows(batch: pa.RecordBatch, stream: Stream, columns: Collection[str]) 
     def read() -> Iterator[Rows]:
         check_schema(batch.schema, stream)
         found = convert_table(pa.Table.from_batches([batch]), stream.columns, stream.zone)
-        yield Rows(found.table.select([each.name for each in Declaration.of(stream).asked(columns)]), found.rejected)
+        yield Rows(
+            found.table.select([each.name for each in Declaration.of(stream).select_columns(columns)]), found.rejected
+        )
 
     return read_or_refuse(read, batch.num_rows, stream, columns)
 

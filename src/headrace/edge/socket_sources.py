@@ -152,7 +152,7 @@ class Datagrams(ChannelSource):
 
     def __init__(self, stream: Stream, encoding: str, address: tuple[str, int]) -> None:
         super().__init__(stream, encoding)
-        self.socket = bound(address, socket.SOCK_DGRAM)
+        self.socket = bind_socket(address, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
         self.address: tuple[str, int] = self.socket.getsockname()[:2]
         self.inode = os.fstat(self.socket.fileno()).st_ino
@@ -207,7 +207,7 @@ class Connections(ChannelSource):
     def __init__(self, stream: Stream, encoding: str, address: tuple[str, int], idle_s: float = IDLE_S) -> None:
         super().__init__(stream, encoding)
         self.idle_s = idle_s
-        self.socket = bound(address, socket.SOCK_STREAM)
+        self.socket = bind_socket(address, socket.SOCK_STREAM)
         self.socket.listen()
         self.address: tuple[str, int] = self.socket.getsockname()[:2]
         self.start(self.accept)
@@ -242,11 +242,11 @@ class Connections(ChannelSource):
         connection.settimeout(min(WAKE_S, self.idle_s))
         with connection:
             try:
-                self.leave_all(lambda count: self.received(connection, count))
+                self.leave_all(lambda count: self.receive(connection, count))
             except OSError as problem:
                 self.waiting.put(Refused(f"a connection that broke: {problem}"))
 
-    def received(self, connection: socket.socket, count: int) -> bytes:
+    def receive(self, connection: socket.socket, count: int) -> bytes:
         until_s = time.monotonic() + self.idle_s
         while not self.stopping.is_set():
             with suppress(TimeoutError):
@@ -257,7 +257,7 @@ class Connections(ChannelSource):
         return b""
 
 
-def bound(address: tuple[str, int], kind: socket.SocketKind) -> socket.socket:
+def bind_socket(address: tuple[str, int], kind: socket.SocketKind) -> socket.socket:
     host, port = address
     try:
         family, *_, place = socket.getaddrinfo(host, port, type=kind)[0]

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-from headrace.edge.edge_state import Known, Record, known_from, record_from
+from headrace.edge.edge_state import Known, Record, parse_known, record_from
 from headrace.model.errors import UsageError
 from headrace.storage.disk import (
     TEMPORARY,
@@ -31,7 +31,7 @@ from headrace.storage.disk import (
     read_file,
     read_record,
     to_record,
-    translated,
+    translate_errors,
     write_file,
 )
 from headrace.wire.frames import Header, is_count
@@ -128,7 +128,7 @@ class Spool:
     def __init__(self, folder: Path, edge: str, stream: str) -> None:
         make_folder(folder)
         self.folder = folder
-        self.lock = locked(folder / "lock")
+        self.lock = lock_file(folder / "lock")
         self.changed = threading.Condition()
         self.waiting: deque[Entry] = deque()
         self.sent: list[Entry] = []
@@ -147,7 +147,7 @@ class Spool:
             self.check_new(path)
             write_file(path, to_record(Known(edge, stream)))
         with refusing_fields(path):
-            known = known_from(read_record(path))
+            known = parse_known(read_record(path))
         if (known.edge, known.stream) != (edge, stream):
             problem = f"{self.folder} is the state of edge {known.edge} for stream {known.stream}"
             raise UsageError("state", problem, hint=f"give {edge} a state directory of its own")
@@ -202,7 +202,7 @@ class Spool:
         if present is not None:
             self.settled = self.settled.with_files(present)
         write_file(self.folder / "known.json", to_record(self.settled))
-        with translated(self.folder):
+        with translate_errors(self.folder):
             for entry in done:
                 entry.path.unlink()
 
@@ -233,9 +233,9 @@ class Spool:
             self.changed.notify_all()
 
 
-def locked(path: Path) -> int:
+def lock_file(path: Path) -> int:
     """Held until it is closed, or the process ends."""
-    with translated(path):
+    with translate_errors(path):
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

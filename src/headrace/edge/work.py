@@ -162,7 +162,7 @@ class Passed(NamedTuple):
     rows: Rows = Rows()
 
 
-def packed(frame: Frame, watermark_us: int | None) -> list[Packed]:
+def pack_frame(frame: Frame, watermark_us: int | None) -> list[Packed]:
     """As one frame; rows as they are as several, if one would be too large. The watermark is that before the frame."""
     header = frame.header
     if (data := fitting_bytes(frame)) is not None:
@@ -171,7 +171,9 @@ def packed(frame: Frame, watermark_us: int | None) -> list[Packed]:
         problem = f"the partials of {header.rows.read:,} rows take more than the {MOST_SENT_BYTES:,} bytes of a frame"
         raise DataError("frame-size", problem, hint="give level 1 less memory: then frames are cut sooner")
     (rows,) = frame.tables
-    pieces = list(halved(rows, lambda piece: fitting_bytes(Frame(header, (piece,))) is not None)) or [rows.slice(0, 0)]
+    pieces = list(halve_rows(rows, lambda piece: fitting_bytes(Frame(header, (piece,))) is not None)) or [
+        rows.slice(0, 0)
+    ]
     headers = headers_of(header, [piece.num_rows for piece in pieces], rows.num_rows, watermark_us)
     return [
         Packed(each, to_bytes(Frame(each, (piece,) if piece.num_rows else ())))
@@ -179,7 +181,7 @@ def packed(frame: Frame, watermark_us: int | None) -> list[Packed]:
     ]
 
 
-def parted(header: Header, tables: tuple[pa.Table, ...], passed: Passed, watermark_us: int | None) -> list[Frame]:
+def split_span(header: Header, tables: tuple[pa.Table, ...], passed: Passed, watermark_us: int | None) -> list[Frame]:
     """Partials and rows of one span: a frame of the plan, then one of rows as they are."""
     if not passed.tables:
         return [Frame(header, tables)]
@@ -200,14 +202,14 @@ def fitting_bytes(frame: Frame) -> bytes | None:
     return data if fits else None
 
 
-def halved(rows: pa.Table, fits: Callable[[pa.Table], bool]) -> Iterator[pa.Table]:
+def halve_rows(rows: pa.Table, fits: Callable[[pa.Table], bool]) -> Iterator[pa.Table]:
     """Pieces that fit, in their order. A single row that does not is left out."""
     if fits(rows):
         yield rows
     elif rows.num_rows > 1:
         middle = rows.num_rows // 2
-        yield from halved(rows.slice(0, middle), fits)
-        yield from halved(rows.slice(middle), fits)
+        yield from halve_rows(rows.slice(0, middle), fits)
+        yield from halve_rows(rows.slice(middle), fits)
 
 
 def headers_of(header: Header, counts: Sequence[int], given: int, watermark_us: int | None) -> Iterator[Header]:

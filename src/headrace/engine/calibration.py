@@ -25,7 +25,7 @@ from headrace.planner.demand import demand, leaves_of
 from headrace.planner.lattice import union
 from headrace.predicates import Cut, Dimension, Kind
 from headrace.sql import parse_script
-from headrace.windows import paired
+from headrace.windows import paired_boundaries
 
 ROWS = 1_000_000
 REPEATS = 5
@@ -55,7 +55,7 @@ def row_work(rng: np.random.Generator, rows: int) -> Mapping[str, Work]:
     known = StringValues([names], names.type)
     symbols = names.take(pa.array(rng.integers(0, 5_000, rows)))
     dimension = Dimension(ColumnRef("S", "x", DOUBLE), Kind.INTERVAL, tuple(Cut(each / 64) for each in range(64)))
-    boundaries = paired(Window(1_000_000, 1_000_000))
+    boundaries = paired_boundaries(Window(1_000_000, 1_000_000))
     times = np.sort(rng.integers(0, 1_000_000_000, rows))
     few, more, many = (rng.integers(0, distinct, rows) for distinct in (1 << 12, 1 << 14, rows))
     return {

@@ -161,7 +161,7 @@ class Results:
         following = bounds_of(derived.window, np.array([last_ending(derived.window, last_us) + 1]))
         return min(finished_us, int(following[1][0]) - 1)
 
-    def lost(self) -> Iterator[Span]:
+    def lost_spans(self) -> Iterator[Span]:
         """Windows that meet times of lost rows are not answered; their results would end up to a window later."""
         assert self.stream.derived is not None
         for span in self.stepper.commit.spans if self.stepper.commit else ():
@@ -259,9 +259,9 @@ class Upstream:
         path = Path(file.path)
         return step_of_file(path) > self.beginning.step and "-former-" not in path.name
 
-    def lost(self) -> tuple[Span, ...]:
+    def lost_spans(self) -> tuple[Span, ...]:
         """Times of results that never come, since rows of their windows were lost."""
-        return tuple(span for each in (self.results, *self.joined) for span in each.lost())
+        return tuple(span for each in (self.results, *self.joined) for span in each.lost_spans())
 
     def tables(self, since_us: int | None) -> dict[str, pa.Table]:
         return {each.stream.name: each.ending_after(since_us) for each in self.joined}

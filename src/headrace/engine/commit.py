@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from headrace.engine.context import Step
 from headrace.engine.edge_inbox import highest_of, plans_to_keep, spans_of, with_edges
 from headrace.engine.level2_task import ORDER, Reduced, is_merged, state_of
-from headrace.engine.task_counts import Counted, added
+from headrace.engine.task_counts import Counted, add_counts
 from headrace.engine.watermark import (
     ENDED_US,
     moved_partitions,
     moved_watermark,
-    needed_from,
+    needed_since_us,
     with_span,
 )
 from headrace.kernel.close.windows import best_of
@@ -70,9 +70,9 @@ class Outcome:
         partitions = with_edges(partitions, self.step.setting.edges, from_json(journal.edges), journal.clock_us)
         watermark_us = moved_watermark(journal.watermark_us, partitions, journal, stream)
         windows = [query.window for query in self.step.registry.active.values()]
-        needed_us = needed_from(windows, closed_after(journal), retain_us)
+        needed_us = needed_since_us(windows, closed_after(journal), retain_us)
         forgotten_us = later(before.forgotten_us if before else None, needed_us)
-        quarantined = left_out(journal, counted.units)
+        quarantined = list_left_out(journal, counted.units)
         totals = counted.totals.plus(Totals(quarantined=len(quarantined), changed=len(journal.changed)))
         for frame in journal.frames:
             totals = totals.plus(frame.totals)
@@ -147,7 +147,7 @@ class Outcome:
                 told_of.setdefault(name, []).append(state)
         errors = self.counted.errors
         for frame in self.step.journal.frames:
-            errors = added(errors, frame.errors)
+            errors = add_counts(errors, frame.errors)
         found = {}
         for name, registered in self.step.registry.queries.items():
             found[name] = state = state_of(self.step, name, registered)
@@ -213,7 +213,7 @@ class Outcome:
         return best_of(query, [table.select(names) for table in tables], orders)
 
 
-def left_out(journal: Journal, units: Iterable[UnitRead]) -> tuple[LeftOut, ...]:
+def list_left_out(journal: Journal, units: Iterable[UnitRead]) -> tuple[LeftOut, ...]:
     """The files that the step left out, with the rows that were read of those found bad midway."""
     files = {each.path: each for each in journal.quarantined}
     bad = {journal.units[unit.place].path: unit.problem for unit in units if unit.problem is not None}

@@ -52,10 +52,10 @@ def unknown_to(directory: Directory, commit: Commit, query: Query, state: QueryS
         if span.plan:
             retained.add(directory.plan(span.plan), {}, Interval(span.start_us, span.end_us))
     gathered = retained.gather(demand(query))
-    return Unknown([*gathered.missed, *state.missed, *uncounted(commit.spans)], gathered.foreign)
+    return Unknown([*gathered.missed, *state.missed, *uncounted_times(commit.spans)], gathered.foreign)
 
 
-def uncounted(spans: Iterable[Span]) -> list[Interval]:
+def uncounted_times(spans: Iterable[Span]) -> list[Interval]:
     """Times of rows that were counted under no plan, since there was no query, or that were lost."""
     return [Interval(span.start_us, span.end_us) for span in spans if not span.plan]
 

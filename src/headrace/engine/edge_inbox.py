@@ -24,7 +24,7 @@ from headrace.storage.records import Commit, Partition, Span, TakenFrame, Totals
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frame_checks import check_partials, check_rows
 from headrace.wire.frames import Frame, FrameError, Header, Member, StrangerError, from_bytes
-from headrace.wire.ledger import Decision, EdgeState, Ledger, Verdict, decide, from_json, taken
+from headrace.wire.ledger import Decision, EdgeState, Ledger, Verdict, decide, from_json, take_frame
 from headrace.wire.orders import Orders
 
 PUSHES = ("partials", "rows")
@@ -114,7 +114,7 @@ class Inbox:
                 write_file(copy, data)
                 rows = sum(table.num_rows for table in frame.tables)
                 found.units.append(Unit(str(copy), 0, len(data), len(data), rows))
-            found.ledger = taken(found.ledger, header, len(data))
+            found.ledger = take_frame(found.ledger, header, len(data))
             found.frames.append(taken_frame(frame, path.name))
             return len(data)
         return 0

@@ -49,7 +49,7 @@ def map_units(setting: Setting, attempt: Attempt, places: Iterable[int]) -> Iter
     for frame in partials:
         assert frame.header.plan is not None
         plan = setting.directory.plan(frame.header.plan)
-        yield from task.sent(frame.header.plan, check_partials(frame, setting.stream, plan))
+        yield from task.send(frame.header.plan, check_partials(frame, setting.stream, plan))
 
 
 def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iterator[Rows]:
@@ -123,10 +123,10 @@ class Task:
         with failures_named(reader.queries):
             for shipped in level_one(reader.plan, chunks, functions, zone, BUDGET_BYTES):
                 self.counted.node_rows += sum(part.rows for part in shipped.values())
-                yield from self.sent(self.step.journal.plan, shipped.values())
+                yield from self.send(self.step.journal.plan, shipped.values())
         self.counted.errors = run.errors
 
-    def sent(self, plan: str, parts: Iterable[NodePartials]) -> Iterator[Piece]:
+    def send(self, plan: str, parts: Iterable[NodePartials]) -> Iterator[Piece]:
         by_reducer: dict[int, list[NodePartials]] = {}
         for part in parts:
             if part.rows:

@@ -14,12 +14,12 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.completeness import uncounted, with_skipped
+from headrace.engine.completeness import uncounted_times, with_skipped
 from headrace.engine.context import Setting, Step, step_of
 from headrace.engine.edge_inbox import spans_of
 from headrace.engine.level1_task import COUNTS, Piece
 from headrace.engine.registry import Registered, Registry
-from headrace.engine.task_counts import Counted, counted_from
+from headrace.engine.task_counts import Counted, parse_counted
 from headrace.engine.watermark import BEGINNING_US, ENDED_US
 from headrace.kernel.close.retained import Retained
 from headrace.kernel.close.windows import Closed, Due, Unknown, close
@@ -31,16 +31,16 @@ from headrace.model.query import Query
 from headrace.model.windows import AnyWindow, Interval
 from headrace.planner.demand import demand
 from headrace.planner.plan import route
-from headrace.storage.disk import digest, translated, write_whole
+from headrace.storage.disk import digest, translate_errors, write_whole
 from headrace.storage.records import Attempt, Manifest, QueryState, ResultFile, SliceFile, StoredFile
 from headrace.storage.slices import (
     CACHE,
     Parts,
     Section,
     by_place,
-    compacted,
-    merged,
-    needed,
+    compact,
+    merge_parts,
+    needed_slices,
     sections_of,
     write_slices,
 )
@@ -72,8 +72,8 @@ def reduce_step(setting: Setting, attempt: Attempt, reducer: int, pieces: Iterab
     if journal.watermark_us is not None:
         closing.close(step.closing, kept, journal.closed_us, journal.watermark_us)
     if journal.ended:
-        closing.close(step.registry, merged([kept, new.parts]), journal.watermark_us, ENDED_US)
-    results, wait = closing.staged()
+        closing.close(step.registry, merge_parts([kept, new.parts]), journal.watermark_us, ENDED_US)
+    results, wait = closing.stage_results()
     files, is_compacted = store(step, reducer, mine, kept, new)
     wait()
     return Reduced(Manifest(reducer, tuple(files), is_compacted, results, closing.states, closing.seconds), new.counted)
@@ -88,7 +88,7 @@ class Received:
         self.sent: dict[str, list[Section]] = {}
         for piece in pieces:
             if piece.plan == COUNTS:
-                self.counted = self.counted.plus(counted_from(piece.data))
+                self.counted = self.counted.plus(parse_counted(piece.data))
             else:
                 section = Section(piece.plan, from_bytes(piece.data), piece.data)
                 self.sent.setdefault(piece.plan, []).append(section)
@@ -102,7 +102,7 @@ class Received:
             for section in sections:
                 for place, part in by_place(self.setting.stream, plan, section.shipment):
                     found.setdefault(name, {}).setdefault(place, []).append(part)
-        return compacted(found, None)
+        return compact(found, None)
 
     def sections(self) -> list[Section]:
         """As they are kept. What one task sent is kept as it came: there is nothing to combine it with."""
@@ -128,7 +128,7 @@ def kept_parts(step: Step, files: Iterable[SliceFile]) -> Parts:
         return {}
     directory, live = step.setting.directory, {span.plan for span in step.before.spans}
     CACHE.keep_only(directory, step.before.slices)
-    return merged(CACHE.read(directory, step.setting.stream, file, live) for file in files)
+    return merge_parts(CACHE.read(directory, step.setting.stream, file, live) for file in files)
 
 
 def store(step: Step, reducer: int, mine: list[SliceFile], kept: Parts, new: Received) -> tuple[list[SliceFile], bool]:
@@ -139,7 +139,7 @@ def store(step: Step, reducer: int, mine: list[SliceFile], kept: Parts, new: Rec
     needed_us = step.before.needed_us if step.before else None
     is_compacted = len(mine) >= MOST_FILES
     if is_compacted:
-        sections = list(sections_of(setting.stream, compacted(merged([kept, new.parts]), needed_us)))
+        sections = list(sections_of(setting.stream, compact(merge_parts([kept, new.parts]), needed_us)))
     else:
         sections = new.sections()
     file = write_slices(setting.directory, reducer, number, sections)
@@ -166,9 +166,9 @@ class Closing:
         if not asked:
             return
         setting = self.step.setting
-        retained = retained_of(self.step, between(parts, asked), is_end=until_us == ENDED_US)
+        retained = retain_parts(self.step, between(parts, asked), is_end=until_us == ENDED_US)
         before, journal = self.step.before, self.step.journal
-        lost = uncounted([*(before.spans if before else ()), *(journal.lost if until_us == ENDED_US else ())])
+        lost = uncounted_times([*(before.spans if before else ()), *(journal.lost if until_us == ENDED_US else ())])
         for name, query, due in asked:
             gathered = retained.gather(demand(query))
             registered = registry.queries[name]
@@ -181,7 +181,7 @@ class Closing:
                 closed = close(*known, max_rows=setting.max_result_rows)
             if (taken_s := time.monotonic() - begun_s) >= LONG_S:
                 self.seconds[name] = self.seconds.get(name, 0.0) + taken_s
-            after = moved(state, closed)
+            after = advance_state(state, closed)
             if not query.group_by:
                 after = with_skipped(query.window, after, due, Unknown(unknown, gathered.foreign))
             if after != state:
@@ -210,7 +210,7 @@ class Closing:
             if first <= last:
                 yield name, query, Due(after_us, until_us, state.last_end_us, state.skipped)
 
-    def staged(self) -> tuple[tuple[ResultFile, ...], Callable[[], None]]:
+    def stage_results(self) -> tuple[tuple[ResultFile, ...], Callable[[], None]]:
         """A file of results per query; or, if the best rows of all reducers are asked for, of this one's best.
         They are on the disk after the call that is given.
         """
@@ -234,7 +234,7 @@ class Closing:
         data = parquet_bytes(table)
         name = f"{self.step.journal.step:09}-{self.reducer}-{uuid4().hex}.best"
         path = self.step.setting.directory.root / "slices" / name
-        with translated(path):
+        with translate_errors(path):
             write_whole(path, data, is_synced=False)
         return ResultFile(query, StoredFile(f"slices/{name}", digest(data), len(data)), "", table.num_rows)
 
@@ -256,7 +256,7 @@ def between(parts: Parts, asked: Iterable[tuple[str, Query, Due]]) -> Parts:
     starts_us = [first_start(query.window, due) for _, query, due in asked]
     earliest_us = min(starts_us)
     return {
-        plan: {place: [needed(part, earliest_us) for part in same] for place, same in places.items()}
+        plan: {place: [needed_slices(part, earliest_us) for part in same] for place, same in places.items()}
         for plan, places in parts.items()
     }
 
@@ -274,10 +274,10 @@ def state_of(step: Step, name: str, registered: Registered) -> QueryState:
     known = step.before.queries.get(name) if step.before else None
     if known is not None and known.generation == registered.generation:
         return known
-    return QueryState(registered.generation, step.journal.watermark_us, tuple(missed(step, registered.query)))
+    return QueryState(registered.generation, step.journal.watermark_us, tuple(missed_times(step, registered.query)))
 
 
-def missed(step: Step, query: Query) -> Iterator[Interval]:
+def missed_times(step: Step, query: Query) -> Iterator[Interval]:
     """Times whose slices may be gone, or of rows counted under plans that do not tell the query's answer; for results
     those that came before anybody read them.
     """
@@ -293,7 +293,7 @@ def missed(step: Step, query: Query) -> Iterator[Interval]:
             yield Interval(span.start_us, span.end_us)
 
 
-def retained_of(step: Step, parts: Parts, *, is_end: bool) -> Retained:
+def retain_parts(step: Step, parts: Parts, *, is_end: bool) -> Retained:
     """The partials by plan, with the spans of event times that were counted under each plan; at the end also in this
     step.
     """
@@ -311,7 +311,7 @@ def retained_of(step: Step, parts: Parts, *, is_end: bool) -> Retained:
     return retained
 
 
-def moved(state: QueryState, closed: Closed) -> QueryState:
+def advance_state(state: QueryState, closed: Closed) -> QueryState:
     return replace(
         state,
         last_end_us=closed.last_end_us if closed.last_end_us is not None else state.last_end_us,

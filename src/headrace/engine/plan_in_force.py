@@ -15,7 +15,7 @@ from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
 from headrace.planner.drift import Drift, observe, replan, rest, watch
-from headrace.planner.plan import Plan, wanted
+from headrace.planner.plan import Plan, wanted_node
 from headrace.planner.plan_changes import add_query, drop_query
 from headrace.planner.sample import draw
 from headrace.windows import Boundaries
@@ -90,7 +90,7 @@ class Planner:
         if not query.group_by or self.rows is None:
             return None
         asked = demand(query)
-        one_slice = replace(wanted(asked, asked.partials), boundaries=(NO_BOUNDARIES,))
+        one_slice = replace(wanted_node(asked, asked.partials), boundaries=(NO_BOUNDARIES,))
         return draw(Data(self.catalog, self.stream, self.rows, tables), [query]).rows(one_slice)
 
     # Sizes drift

@@ -66,7 +66,7 @@ class Bisection:
         half = -(-len(self.suspects) // 2)
         self.untested, self.tested = self.suspects[:half], self.suspects[half:]
 
-    def failed(self) -> bool:
+    def note_failure(self) -> bool:
         """Take note that the attempt failed: one of those that were in it is guilty. False if none is a suspect."""
         if not self.tested:
             return False
@@ -76,7 +76,7 @@ class Bisection:
         self.split()
         return True
 
-    def succeeded(self) -> bool:
+    def note_success(self) -> bool:
         """Take note that the attempt succeeded. True if it left out nobody but the guilty: then it stands."""
         if self.untested:
             self.suspects, self.untested = self.untested, []

@@ -22,7 +22,7 @@ from headrace.model.schema import Catalog
 from headrace.planner.codec import decode, encode, find_renamed
 from headrace.sql import format_query, parse_next
 from headrace.storage.directory import Directory
-from headrace.storage.disk import DamagedError, create_file, read_record, to_record, translated, write_file
+from headrace.storage.disk import DamagedError, create_file, read_record, to_record, translate_errors, write_file
 
 LOG = logging.getLogger(__name__)
 MAX_NAME = 64
@@ -99,10 +99,10 @@ class Quotas:
     """Of one query and step, to close its windows; beyond, it comes into quarantine with the next step."""
 
 
-def applied(registry: Registry, request: Request, query: Query | None, quotas: Quotas) -> Registry:
+def apply_request(registry: Registry, request: Request, query: Query | None, quotas: Quotas) -> Registry:
     """The registry after a request for a query, or to drop one; what can't be done is an error."""
     if request.action == "resume":
-        return resumed(registry, request.name)
+        return resume_query(registry, request.name)
     if query is None:
         return without_query(registry, request.name)
     if request.action == "replace":
@@ -116,7 +116,7 @@ def applied(registry: Registry, request: Request, query: Query | None, quotas: Q
     return with_query(registry, request.name, request.sql, query)
 
 
-def resumed(registry: Registry, name: str) -> Registry:
+def resume_query(registry: Registry, name: str) -> Registry:
     """The registry with a query out of quarantine: it joins again, as a new generation."""
     left = without_query(registry, name)
     known = registry.queries[name]
@@ -125,7 +125,7 @@ def resumed(registry: Registry, name: str) -> Registry:
     return with_query(left, name, known.sql, known.query)
 
 
-def checked(sql: str, catalog: Catalog, stream: str, readable: Mapping[str, Query]) -> Query:
+def check_query(sql: str, catalog: Catalog, stream: str, readable: Mapping[str, Query]) -> Query:
     _, query = parse_next(sql, catalog, readable)
     if query.stream != stream:
         raise QueryError("other-stream", f"the query is over {query.stream}, and this engine reads {stream}")
@@ -206,14 +206,14 @@ def requests(directory: Directory) -> list[Request]:
             waiting.append(Request(**read_record(path)))
         except (DamagedError, TypeError):
             LOG.warning("a damaged request was put aside: %s", path.with_suffix(".damaged"))
-            with translated(path):
+            with translate_errors(path):
                 path.rename(path.with_suffix(".damaged"))
             problem = UsageError("damaged-request", f"the request {path.stem} is damaged", hint="ask again")
-            answered(directory, [path.stem], {path.stem: refusal(problem)})
+            write_answers(directory, [path.stem], {path.stem: refusal(problem)})
     return waiting
 
 
-def answered(directory: Directory, ids: Iterable[str], answers: Mapping[str, Mapping[str, Any]]) -> None:
+def write_answers(directory: Directory, ids: Iterable[str], answers: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the answers, then take the requests away: after a crash in between they are answered again."""
     for id in ids:
         write_file(directory.root / "outbox" / f"{id}.json", to_record(dict(answers.get(id, {}))))

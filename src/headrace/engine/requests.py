@@ -14,13 +14,13 @@ from headrace.engine.registry import (
     Quotas,
     Registry,
     Request,
-    answered,
-    applied,
-    checked,
+    apply_request,
+    check_query,
     keep_registry,
     refusal,
     requests,
     with_queries,
+    write_answers,
 )
 from headrace.expressions.static_tables import Data
 from headrace.kernel.level1.join import Joiner
@@ -74,21 +74,21 @@ class Changes:
                 changed = self.with_request(changed, registry, request, state_bytes)
                 taken.append(request)
             except HeadraceError as problem:
-                answered(self.directory, [request.id], {request.id: refusal(problem)})
+                write_answers(self.directory, [request.id], {request.id: refusal(problem)})
         if changed is not registry:
             changed = keep_registry(self.directory, replace(changed, version=registry.version))
         return changed, taken
 
     def with_request(self, changed: Registry, registry: Registry, request: Request, state_bytes: int) -> Registry:
         if request.action == "reload":
-            tables = self.tables | {request.name: self.reloaded(request.name)}
+            tables = self.tables | {request.name: self.reload_table(request.name)}
             self.check_joins(changed.values.values(), tables)
             self.tables = tables
             return changed
         self.check_readers(registry, request)
-        query = self.checked(request)
+        query = self.check_request(request)
         self.check_room(query, state_bytes)
-        found = applied(changed, request, query, self.quotas)
+        found = apply_request(changed, request, query, self.quotas)
         self.check_joins([query] if query else [], self.tables)
         return found
 
@@ -98,16 +98,16 @@ class Changes:
         joining = [query for query in queries if all(catalog.table(join.table) is not None for join in query.joins)]
         Joiner(Data(catalog, self.setting.declared, pa.table({}), known), joining)
 
-    def reloaded(self, table: str) -> str:
+    def reload_table(self, table: str) -> str:
         if table not in self.tables or self.reload is None:
             raise UsageError("no-table", f"there is no table '{table}'", hint=nearest(table, self.tables))
         return self.reload(table)
 
-    def checked(self, request: Request) -> Query | None:
+    def check_request(self, request: Request) -> Query | None:
         """The query that is asked for; none is if one is to be dropped."""
         if request.action in ("drop", "resume"):
             return None
-        return checked(request.sql, self.setting.catalog, self.setting.stream, self.readable())
+        return check_query(request.sql, self.setting.catalog, self.setting.stream, self.readable())
 
     def check_readers(self, registry: Registry, request: Request) -> None:
         elsewhere = self.readable().keys() - registry.queries.keys()

@@ -23,7 +23,7 @@ from headrace.engine.edge_inbox import Inbox, NewFrames
 from headrace.engine.level2_task import Reduced
 from headrace.engine.plan_in_force import Planner
 from headrace.engine.quarantine import DIED, Bisection, is_death, named_failure, newcomers, with_quarantined
-from headrace.engine.registry import Quotas, Registry, answered, keep_registry, read_registry, requests
+from headrace.engine.registry import Quotas, Registry, keep_registry, read_registry, requests, write_answers
 from headrace.engine.requests import Changes
 from headrace.engine.step_input import STEP_BYTES, Upstream, check_unchanged, new_files, sample_of
 from headrace.engine.watermark import ENDED_US
@@ -171,7 +171,7 @@ class Stepper:
             return None
         try:
             journal, ran = self.run_attempts(journal, given)
-            commit = self.committed(journal, ran)
+            commit = self.build_commit(journal, ran)
         except DamagedError:
             self.owner.check_held()  # a new owner deletes what this one still looks for
             raise
@@ -227,7 +227,7 @@ class Stepper:
             tables |= {name: self.keep_table(rows) for name, rows in results.items()}
         plan = before.plan if before else None
         if has_rows or self.inbox:
-            registry, plan = self.planned(registry, tables, units, given)
+            registry, plan = self.plan_queries(registry, tables, units, given)
         return StepFacts(
             before=before,
             stream=self.setting.declared,
@@ -246,7 +246,7 @@ class Stepper:
             has_edges=self.inbox is not None,
             is_last=given.ended and self.has_ended(upstream_us, self.waiting),
             upstream_us=self.upstream.known_us(files.left, upstream_us) if self.upstream else None,
-            lost=self.upstream.lost() if self.upstream else (),
+            lost=self.upstream.lost_spans() if self.upstream else (),
         )
 
     def without_slow(self, registry: Registry) -> Registry:
@@ -273,7 +273,7 @@ class Stepper:
         while True:
             try:
                 ran = self.run(journal, given.rows)
-                if search is None or search.succeeded():
+                if search is None or search.note_success():
                     return journal, ran
             except Exception as problem:
                 failure = named_failure(problem)
@@ -281,7 +281,7 @@ class Stepper:
                 if failure is not None and blamed:
                     base = self.leave_out(base, blamed, failure.reason, given)
                     search, has_died = None, False
-                elif not is_death(problem) or (search is not None and not search.failed()):
+                elif not is_death(problem) or (search is not None and not search.note_failure()):
                     raise
                 elif not has_died:
                     has_died = True
@@ -329,7 +329,7 @@ class Stepper:
         registry = keep_registry(self.directory, with_quarantined(registry, names, reason, journal.closed_us))
         plan = journal.plan
         if plan is not None and (journal.units or given.rows is not None):
-            registry, plan = self.planned(registry, journal.tables, journal.units, given)
+            registry, plan = self.plan_queries(registry, journal.tables, journal.units, given)
         attempt = replace(
             journal,
             attempt=self.directory.attempts(journal.step),
@@ -339,7 +339,7 @@ class Stepper:
             is_trial=is_trial,
         )
         if not self.directory.write_journal(attempt):
-            raise self.owner.lost()
+            raise self.owner.lost_error()
         return attempt
 
     def run(self, journal: Journal, rows: Any) -> Ran:
@@ -350,7 +350,7 @@ class Stepper:
     def closes(self, journal: Journal) -> bool:
         return journal.ended or (journal.watermark_us is not None and journal.watermark_us != journal.closed_us)
 
-    def planned(
+    def plan_queries(
         self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], given: Input
     ) -> tuple[Registry, str | None]:
         """The plan for the queries; those that can't be planned come into quarantine."""
@@ -393,7 +393,7 @@ class Stepper:
 
     # Commit
 
-    def committed(self, journal: Journal, ran: Ran) -> Commit:
+    def build_commit(self, journal: Journal, ran: Ran) -> Commit:
         """The state after the step, if no row of it was lost."""
         step = replace(step_of(self.setting, journal.key), last_commit=self.commit)
         outcome = Outcome(step, ran.reduced)
@@ -430,7 +430,7 @@ class Stepper:
         if journal is not None and journal.requests:
             asked = {request.id: request.name for request in requests(self.directory)}
             answers = {id: self.answer(asked.get(id, ""), commit) for id in journal.requests}
-            answered(self.directory, journal.requests, answers)
+            write_answers(self.directory, journal.requests, answers)
         collect_garbage(self.directory, commit, self.changes.tables, self.setting.results)
 
     def publish(self, commit: Commit) -> None:

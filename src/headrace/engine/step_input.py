@@ -43,7 +43,7 @@ class Upstream(Protocol):
 
     def tables(self, since_us: int | None) -> Mapping[str, pa.Table]: ...
 
-    def lost(self) -> tuple[Span, ...]: ...
+    def lost_spans(self) -> tuple[Span, ...]: ...
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ def new_files(
         return NewFiles()
     listed = list_files(setting.source)
     seen.check_device(setting.source.path)
-    found = NewFiles(changed=seen.changed(listed))
+    found = NewFiles(changed=seen.list_changed(listed))
     size = 0
     new = seen.new(listed)
     if upstream:

@@ -32,7 +32,7 @@ class Counted:
         ends = [each for each in (self.end_us, other.end_us) if each is not None]
         return Counted(
             self.totals.plus(other.totals),
-            added(self.errors, other.errors),
+            add_counts(self.errors, other.errors),
             {
                 key: max(each[key] for each in (self.highest_us, other.highest_us) if key in each)
                 for key in self.highest_us | other.highest_us
@@ -45,7 +45,7 @@ class Counted:
         )
 
 
-def added(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+def add_counts(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
     return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
 
 
@@ -53,7 +53,7 @@ def to_json(counted: Counted) -> bytes:
     return json.dumps(asdict(counted)).encode()
 
 
-def counted_from(data: bytes) -> Counted:
+def parse_counted(data: bytes) -> Counted:
     found = json.loads(data)
     rejected, units = list(result_files(found["rejected"])), [UnitRead(**each) for each in found["units"]]
     return Counted(**{**found, "totals": Totals(**found["totals"]), "rejected": rejected, "units": units})

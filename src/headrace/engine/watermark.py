@@ -46,7 +46,7 @@ def is_idle(partition: Partition, clock_us: int | None, stream: Stream) -> bool:
     return clock_us - partition.seen_us > stream.idle_us
 
 
-def needed_from(windows: Iterable[AnyWindow], watermark_us: int | None, retain_us: int | None) -> int | None:
+def needed_since_us(windows: Iterable[AnyWindow], watermark_us: int | None, retain_us: int | None) -> int | None:
     """Slices that end by then are needed by no open window, nor kept for queries to come; None: all are needed."""
     asked = set(windows)
     if watermark_us is None:

@@ -84,7 +84,7 @@ def one_row(values: Values) -> pa.Array:
     return pa.repeat(values, 1) if isinstance(values, pa.Scalar) else values
 
 
-def repeated(values: Values, length: int) -> pa.Array:
+def repeat_value(values: Values, length: int) -> pa.Array:
     if not isinstance(values, pa.Scalar):
         return values
     check_held(text_bytes_of(values) * length)
@@ -103,13 +103,13 @@ def text_bytes_of(values: Values) -> int:
 def spread(found: Evaluated, length: int) -> Evaluated:
     """Written out, one value for each row."""
     failed = None if found.failed is None else np.broadcast_to(found.failed, (length,))
-    return Evaluated(repeated(found.values, length), failed if failed is not None and failed.any() else None)
+    return Evaluated(repeat_value(found.values, length), failed if failed is not None and failed.any() else None)
 
 
 # Masks
 
 
-def united(masks: Iterable[Mask | None]) -> Mask | None:
+def unite_masks(masks: Iterable[Mask | None]) -> Mask | None:
     present = [mask for mask in masks if mask is not None]
     return reduce(np.logical_or, present) if present else None
 
@@ -133,7 +133,7 @@ def validity(*operands: Values) -> pa.BooleanArray | None:
     return reduce(pc.and_, valid) if valid else None
 
 
-def settled(values: pa.Array, failed: Mask, *operands: Values) -> Evaluated:
+def set_failed_null(values: pa.Array, failed: Mask, *operands: Values) -> Evaluated:
     """NULL where it failed. A row with a NULL among the operands was not computed, so it did not fail."""
     rows = present(*operands) if failed.any() else None
     failed = failed if rows is None else failed & rows
@@ -157,7 +157,7 @@ def raw(values: Values, dtype: Any = np.int64, words: int = 1) -> NDArray[Any]:
     return numbers.reshape(-1, words) if words > 1 else numbers
 
 
-def built(data: NDArray[Any], arrow: pa.DataType, *operands: Values) -> pa.Array:
+def build_column(data: NDArray[Any], arrow: pa.DataType, *operands: Values) -> pa.Array:
     """A column over memory, NULL where one of the operands is."""
     memory = pa.py_buffer(np.ascontiguousarray(data))
     return pa.Array.from_buffers(arrow, len(data), [validity_bitmap(*operands), memory])
@@ -184,14 +184,14 @@ def row_by_row(
 ) -> Evaluated:
     """`compute` for each row without a NULL; RowError fails the row."""
     length = max((len(operand) for operand in operands if isinstance(operand, pa.Array)), default=1)
-    lists = [plain_values(repeated(operand, length), kind) for operand, kind in zip(operands, types, strict=True)]
-    return collected([attempt(compute, row) for row in (zip(*lists, strict=True) if lists else [()])], gives)
+    lists = [plain_values(repeat_value(operand, length), kind) for operand, kind in zip(operands, types, strict=True)]
+    return collect_outcomes([attempt(compute, row) for row in (zip(*lists, strict=True) if lists else [()])], gives)
 
 
 def by_distinct(compute: Callable[[Any], Any], array: pa.Array, takes: DataType, gives: DataType) -> Evaluated:
     """`compute` for each distinct value, once; RowError fails its rows. Not for DOUBLE, where 0.0 equals -0.0."""
     encoded = one_row(array).dictionary_encode()
-    found = collected([attempt(compute, (value,)) for value in plain_values(encoded.dictionary, takes)], gives)
+    found = collect_outcomes([attempt(compute, (value,)) for value in plain_values(encoded.dictionary, takes)], gives)
     failed = None
     if found.failed is not None:
         failed = np.append(found.failed, False)[pc.fill_null(encoded.indices, len(found.failed)).to_numpy()]
@@ -207,13 +207,13 @@ def attempt(compute: Callable[..., Any], row: tuple[Any, ...]) -> tuple[Any, boo
         return None, True
 
 
-def collected(outcomes: list[tuple[Any, bool]], gives: DataType) -> Evaluated:
+def collect_outcomes(outcomes: list[tuple[Any, bool]], gives: DataType) -> Evaluated:
     values = from_plain([value for value, _ in outcomes], gives)
     failed = np.fromiter((bad for _, bad in outcomes), np.bool_, len(outcomes))
     return Evaluated(values, failed if failed.any() else None)
 
 
-def patched(values: pa.Array, rows: Mask, found: Evaluated) -> Evaluated:
+def patch_rows(values: pa.Array, rows: Mask, found: Evaluated) -> Evaluated:
     """The values with those of `rows` replaced by `found`, one for each of them."""
     failed = None
     if found.failed is not None:
@@ -228,4 +228,4 @@ def canonical(values: pa.Array) -> pa.Array:
         return values
     doubles = raw(values, np.float64)
     with np.errstate(invalid="ignore"):
-        return built(np.where(np.isnan(doubles), np.nan, doubles) + 0.0, values.type, values)
+        return build_column(np.where(np.isnan(doubles), np.nan, doubles) + 0.0, values.type, values)

@@ -28,7 +28,7 @@ from headrace.expressions.columns import (
     one_row,
     spread,
     text_bytes_of,
-    united,
+    unite_masks,
 )
 from headrace.expressions.kernels_casts import cast
 from headrace.expressions.user_calls import call_user_function
@@ -172,7 +172,7 @@ class Evaluation:
         if tree.function in FORGIVING:
             return FORGIVING[tree.function](tree, arguments)
         found = self.apply(tree, [argument.values for argument in arguments])
-        return Evaluated(found.values, united([found.failed, *(argument.failed for argument in arguments)]))
+        return Evaluated(found.values, unite_masks([found.failed, *(argument.failed for argument in arguments)]))
 
     def text_bytes_in(self, values: Values) -> int:
         """What the texts take that a function may choose from, or pass on: a constant may be chosen for every row."""

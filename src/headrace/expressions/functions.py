@@ -32,7 +32,7 @@ Arguments = tuple[Expression, ...]
 Rule = Callable[[Arguments], DataType]
 
 
-def fixed(parameters: tuple[DataType, ...], returns: DataType, optional: int = 0) -> Rule:
+def fixed_types(parameters: tuple[DataType, ...], returns: DataType, optional: int = 0) -> Rule:
     """Exactly these parameter types; the last `optional` ones may be left out. BIGINT widens to DOUBLE."""
 
     def rule(arguments: Arguments) -> DataType:
@@ -124,7 +124,7 @@ def literal_in_range(argument: Expression, least: int, most: int, what: str) -> 
         raise ValueError(f"needs {what} as a whole number from {least} to {most}")
 
 
-def unified(arguments: Arguments, least: int = 1, most: int | None = None) -> DataType:
+def unify_types(arguments: Arguments, least: int = 1, most: int | None = None) -> DataType:
     """The common type of all arguments."""
     check_count(arguments, least, most)
     result = NULL
@@ -164,7 +164,7 @@ def any_to_boolean(arguments: Arguments) -> DataType:
 def case(arguments: Arguments) -> DataType:
     """Arguments are condition, value, condition, value, ..., otherwise."""
     boolean(arguments[:-1:2])
-    return unified((*arguments[1::2], arguments[-1]))
+    return unify_types((*arguments[1::2], arguments[-1]))
 
 
 def null_if(arguments: Arguments) -> DataType:
@@ -278,31 +278,31 @@ FUNCTIONS: Mapping[str, Rule] = {
     "log2": real_function,
     "log10": real_function,
     "power": division,
-    "greatest": lambda arguments: unified(arguments, least=2),
-    "least": lambda arguments: unified(arguments, least=2),
+    "greatest": lambda arguments: unify_types(arguments, least=2),
+    "least": lambda arguments: unify_types(arguments, least=2),
     # NULLs
-    "coalesce": unified,
+    "coalesce": unify_types,
     "nullif": null_if,
     # strings
     "concat": all_strings,
-    "lower": fixed((STRING,), STRING),
-    "upper": fixed((STRING,), STRING),
-    "length": fixed((STRING,), BIGINT),
-    "trim": fixed((STRING,), STRING),
-    "ltrim": fixed((STRING,), STRING),
-    "rtrim": fixed((STRING,), STRING),
-    "substring": fixed((STRING, BIGINT, BIGINT), STRING, optional=1),
-    "left": fixed((STRING, BIGINT), STRING),
-    "right": fixed((STRING, BIGINT), STRING),
-    "replace": fixed((STRING, STRING, STRING), STRING),
-    "instr": fixed((STRING, STRING), BIGINT),
-    "starts_with": fixed((STRING, STRING), BOOLEAN),
-    "ends_with": fixed((STRING, STRING), BOOLEAN),
-    "contains": fixed((STRING, STRING), BOOLEAN),
+    "lower": fixed_types((STRING,), STRING),
+    "upper": fixed_types((STRING,), STRING),
+    "length": fixed_types((STRING,), BIGINT),
+    "trim": fixed_types((STRING,), STRING),
+    "ltrim": fixed_types((STRING,), STRING),
+    "rtrim": fixed_types((STRING,), STRING),
+    "substring": fixed_types((STRING, BIGINT, BIGINT), STRING, optional=1),
+    "left": fixed_types((STRING, BIGINT), STRING),
+    "right": fixed_types((STRING, BIGINT), STRING),
+    "replace": fixed_types((STRING, STRING, STRING), STRING),
+    "instr": fixed_types((STRING, STRING), BIGINT),
+    "starts_with": fixed_types((STRING, STRING), BOOLEAN),
+    "ends_with": fixed_types((STRING, STRING), BOOLEAN),
+    "contains": fixed_types((STRING, STRING), BOOLEAN),
     # time
-    "unix_seconds": fixed((TIMESTAMP,), BIGINT),
-    "unix_millis": fixed((TIMESTAMP,), BIGINT),
-    "unix_micros": fixed((TIMESTAMP,), BIGINT),
+    "unix_seconds": fixed_types((TIMESTAMP,), BIGINT),
+    "unix_millis": fixed_types((TIMESTAMP,), BIGINT),
+    "unix_micros": fixed_types((TIMESTAMP,), BIGINT),
     # addresses
     "ip_in": in_network,
     "ip_prefix": network_prefix,

@@ -60,7 +60,7 @@ class Lookup:
         table, count = table_keys[0], distinct[0]
         self.parts: list[tuple[int, Positions]] = []
         for more, size in zip(table_keys[1:], distinct[1:], strict=True):
-            table = narrowed(table, more, size)
+            table = narrow_keys(table, more, size)
             present = np.unique(table[table != NO_PARTNER])
             table, count = places(table, present), len(present)
             self.parts.append((size, present))
@@ -70,11 +70,11 @@ class Lookup:
         """For each row the position of the table's row with the same keys, or -1; a NULL key has no partner."""
         rows = keys[0]
         for more, (size, present) in zip(keys[1:], self.parts, strict=True):
-            rows = places(narrowed(rows, more, size), present)
+            rows = places(narrow_keys(rows, more, size), present)
         return np.take(self.row_of_key, rows, mode="wrap")
 
 
-def narrowed(keys: Positions, more: Positions, distinct: int) -> Positions:
+def narrow_keys(keys: Positions, more: Positions, distinct: int) -> Positions:
     """Keys so far and one part more; what has no partner in one part has none."""
     return np.where((keys == NO_PARTNER) | (more == NO_PARTNER), NO_PARTNER, keys * np.int64(distinct) + more)
 

@@ -13,9 +13,9 @@ from headrace.expressions.columns import (
     Evaluated,
     Values,
     booleans,
-    built,
+    build_column,
     by_distinct,
-    patched,
+    patch_rows,
     raw,
 )
 from headrace.expressions.kernels_numbers import literal_int
@@ -77,7 +77,7 @@ def network_prefix(call: Call, values: list[Values]) -> Evaluated:
     cut = np.empty_like(words)
     cut[:, 0] = words[:, 0] & plain[0]  # of an IPv4 address this word is 0
     cut[:, 1] = words[:, 1] & np.where(is_mapped(words), mapped[1], plain[1])
-    return Evaluated(built(cut, pa.binary(ADDRESS_BYTES), values[0]))
+    return Evaluated(build_column(cut, pa.binary(ADDRESS_BYTES), values[0]))
 
 
 def to_text(values: pa.Array) -> pa.Array:
@@ -87,7 +87,9 @@ def to_text(values: pa.Array) -> pa.Array:
     text = pc.binary_join_element_wise(*(numbers.take(pa.array(octets[:, place])) for place in range(4)), ".")
     ipv6 = ~is_mapped(raw(values, np.uint64, 2))
     if ipv6.any():
-        text = patched(text, ipv6, by_distinct(format_address, values.filter(pa.array(ipv6)), ADDRESS, STRING)).values
+        text = patch_rows(
+            text, ipv6, by_distinct(format_address, values.filter(pa.array(ipv6)), ADDRESS, STRING)
+        ).values
     return pc.if_else(pc.is_valid(values), text, pa.scalar(None, pa.string())) if values.null_count else text
 
 

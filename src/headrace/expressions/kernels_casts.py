@@ -19,15 +19,15 @@ from headrace.expressions.columns import (
     Evaluated,
     RowError,
     Values,
-    built,
+    build_column,
     by_distinct,
     column_type,
     holds,
-    patched,
+    patch_rows,
     raw,
     row_by_row,
-    settled,
-    united,
+    set_failed_null,
+    unite_masks,
 )
 from headrace.expressions.decimal_rounding import decimal_as_written, scaled_as_written
 from headrace.expressions.kernels_decimals import (
@@ -37,7 +37,7 @@ from headrace.expressions.kernels_decimals import (
     fit_decimal,
     fit_decimal_value,
     widen,
-    widened,
+    widen_precision,
 )
 from headrace.expressions.kernels_numbers import to_whole
 from headrace.model.address import parse_address
@@ -79,7 +79,7 @@ def from_text(values: pa.Array, target: DataType, zone: tzinfo) -> Evaluated:
     if not other.any():
         return Evaluated(values.cast(column_type(target)))
     found = pc.if_else(is_plain, values, pa.scalar(None, pa.string())).cast(column_type(target))
-    return patched(found, other, by_distinct(reading(target, zone), values.filter(pa.array(other)), STRING, target))
+    return patch_rows(found, other, by_distinct(reading(target, zone), values.filter(pa.array(other)), STRING, target))
 
 
 def is_short(texts: pa.Array, characters: str) -> bool:
@@ -187,9 +187,9 @@ def double_to_bigint(values: Values, _source: DataType, _target: DataType) -> Ev
 def decimal_to_bigint(values: Values, _source: DataType, _target: DataType) -> Evaluated:
     """Towards zero."""
     wide = pa.decimal256(WIDE_DIGITS, 0)
-    whole = pc.trunc(widened(values)).cast(wide)
+    whole = pc.trunc(widen_precision(values)).cast(wide)
     low, high = (pa.scalar(Decimal(limit), wide) for limit in (MIN_BIGINT, MAX_BIGINT))
-    found = settled(whole, holds(pc.or_(pc.less(whole, low), pc.greater(whole, high))))
+    found = set_failed_null(whole, holds(pc.or_(pc.less(whole, low), pc.greater(whole, high))))
     return Evaluated(found.values.cast(pa.int64()), found.failed)
 
 
@@ -197,8 +197,8 @@ def double_to_decimal(values: Values, _source: DataType, target: DataType) -> Ev
     """As the number is written, rounded half up; number by number where it has too many digits."""
     scaled, right = scaled_as_written(raw(values, np.float64), target.scale)
     failed = right & ((scaled >= 10**target.precision) | (scaled <= -(10**target.precision)))
-    found = built(widen(np.where(failed, 0, scaled)), column_type(target), values)
-    result = settled(found, failed, values)
+    found = build_column(widen(np.where(failed, 0, scaled)), column_type(target), values)
+    result = set_failed_null(found, failed, values)
     if right.all():
         return result
 
@@ -206,8 +206,8 @@ def double_to_decimal(values: Values, _source: DataType, target: DataType) -> Ev
         return fit_decimal_value(decimal_as_written(number), target)
 
     rest = row_by_row(convert, [values.filter(pa.array(~right))], [DOUBLE], target)
-    patch = patched(result.values, ~right, rest)
-    return Evaluated(patch.values, united([result.failed, patch.failed]))
+    patch = patch_rows(result.values, ~right, rest)
+    return Evaluated(patch.values, unite_masks([result.failed, patch.failed]))
 
 
 # To text
@@ -219,7 +219,7 @@ def decimal_to_text(values: Values, source: DataType, _target: DataType) -> Eval
     short = holds(pc.match_substring(text, "E"))
     if not short.any():
         return Evaluated(text)
-    return patched(
+    return patch_rows(
         text, short, by_distinct(lambda number: f"{number:f}", values.filter(pa.array(short)), source, STRING)
     )
 

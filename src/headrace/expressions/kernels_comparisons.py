@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expressions.columns import Evaluated, RowError, Values, from_plain, is_null, null, one_row, raw
-from headrace.expressions.kernels_decimals import aligned, as_double, fit_decimal, fit_decimal_value, fitted
+from headrace.expressions.kernels_decimals import align_decimals, as_double, fit_decimal, fit_decimal_value, fit_type
 from headrace.expressions.normal import MIRRORED
 from headrace.model.expressions import Call, Literal
 from headrace.model.types import BIGINT, BOOLEAN, DOUBLE, MAX_BIGINT, MIN_BIGINT, DataType, Value
@@ -50,7 +50,7 @@ def alike(values: Sequence[Values], types: Sequence[DataType]) -> Sequence[Value
         return values
     if DOUBLE in types:
         return [as_double(one, kind) for one, kind in zip(values, types, strict=True)]
-    return aligned(values, types)
+    return align_decimals(values, types)
 
 
 def compare_doubles(operator: str, left: Values, right: Values) -> Values:
@@ -142,7 +142,7 @@ def one_of_doubles(subject: Values, numbers: list[float]) -> Values:
 
 def null_if(call: Call, values: list[Values]) -> Evaluated:
     if any(is_null(one) for one in values):
-        return Evaluated(fitted(values[0], call.arguments[0].type, call.type).values)
+        return Evaluated(fit_type(values[0], call.arguments[0].type, call.type).values)
     equal = compare("=", values, [argument.type for argument in call.arguments])
     return Evaluated(pc.if_else(pc.fill_null(equal, False), null(call.type), values[0]))
 
@@ -163,7 +163,7 @@ def extreme(call: Call, values: list[Values]) -> Evaluated:
         chosen = pc.if_else(pc.coalesce(better, pc.is_valid(other)), other, chosen)
     if pa.types.is_decimal(chosen.type):
         return fit_decimal(chosen, call.type)
-    return fitted(chosen, taking_part[0][1], call.type)
+    return fit_type(chosen, taking_part[0][1], call.type)
 
 
 STRICT = dict.fromkeys(OPERATIONS, comparison)

@@ -19,15 +19,15 @@ from headrace.expressions.columns import (
     Evaluated,
     RowError,
     Values,
-    built,
+    build_column,
     column_type,
     is_null,
     null,
     one_row,
-    patched,
+    patch_rows,
     raw,
     row_by_row,
-    settled,
+    set_failed_null,
 )
 from headrace.expressions.functions import product_digits, sum_digits
 from headrace.model.arrays import Mask
@@ -54,7 +54,7 @@ def exact(values: Values, data_type: DataType) -> Values:
     return values.cast(pa.decimal128(19, 0)) if data_type == BIGINT else values
 
 
-def aligned(operands: Sequence[Values], types: Sequence[DataType]) -> list[Values]:
+def align_decimals(operands: Sequence[Values], types: Sequence[DataType]) -> list[Values]:
     """BIGINTs and DECIMALs as decimals of one Arrow type that holds them all."""
     kinds = [
         tight(values, kind) if isinstance(values, pa.Scalar) else as_decimal(kind)
@@ -87,7 +87,7 @@ def span(values: Values) -> tuple[int, int]:
 # What fits
 
 
-def fitted(values: Values, source: DataType, target: DataType) -> Evaluated:
+def fit_type(values: Values, source: DataType, target: DataType) -> Evaluated:
     """The values as `target`, a type that theirs mixes with; a number that does not fit fails."""
     if is_null(values):
         return Evaluated(null(target))
@@ -105,18 +105,18 @@ def fit_decimal(values: Values, target: DataType) -> Evaluated:
         return Evaluated(found.values[0], found.failed)
     arrow = column_type(target)
     if values.type.scale > target.scale:
-        values = pc.round(widened(values), ndigits=target.scale, round_mode=AWAY_FROM_ZERO)
+        values = pc.round(widen_precision(values), ndigits=target.scale, round_mode=AWAY_FROM_ZERO)
     if values.type.precision - values.type.scale <= target.precision - target.scale:
         same_words = pa.types.is_decimal128(values.type) and values.type.scale == target.scale
-        return Evaluated(labelled(values, arrow) if same_words else values.cast(arrow))
+        return Evaluated(relabel_type(values, arrow) if same_words else values.cast(arrow))
     wide = values.cast(pa.decimal256(WIDE_DIGITS, values.type.scale))
     limit = pa.scalar(Decimal(10) ** (target.precision - target.scale), wide.type)
     beyond = pc.greater_equal(pc.abs(wide), limit)
-    found = settled(wide, beyond.fill_null(False).to_numpy(zero_copy_only=False))
+    found = set_failed_null(wide, beyond.fill_null(False).to_numpy(zero_copy_only=False))
     return Evaluated(found.values.cast(arrow), found.failed)
 
 
-def widened(values: Values) -> Values:
+def widen_precision(values: Values) -> Values:
     """With room for one more digit before the point, which rounding may bring."""
     return values.cast(decimal_type(values.type.precision + 1, values.type.scale))
 
@@ -144,7 +144,7 @@ def arithmetic(call: Call, values: list[Values]) -> Evaluated:
     kinds = [tight(one, argument.type) for one, argument in zip(values, call.arguments, strict=True)]
     if result_digits(*kinds)[0] <= MAX_DECIMAL_DIGITS:
         return fit_decimal(
-            operation(labelled(left, column_type(kinds[0])), labelled(right, column_type(kinds[1]))), call.type
+            operation(relabel_type(left, column_type(kinds[0])), relabel_type(right, column_type(kinds[1]))), call.type
         )
     return fit_decimal(operation(*widest(call.function, left, right)), call.type)
 
@@ -160,20 +160,20 @@ def widest(operator: str, left: Values, right: Values) -> tuple[Values, Values]:
         scale = max(left.type.scale, right.type.scale)
         first = second = pa.decimal256(WIDE_DIGITS - 1, scale)
     wide = (side.cast(pa.decimal256(WIDE_DIGITS, arrow.scale)) for side, arrow in ((left, first), (right, second)))
-    return labelled(next(wide), first), labelled(next(wide), second)
+    return relabel_type(next(wide), first), relabel_type(next(wide), second)
 
 
-def labelled(values: Values, arrow: pa.DataType) -> Values:
+def relabel_type(values: Values, arrow: pa.DataType) -> Values:
     """The same words in memory under a type of another precision."""
     if isinstance(values, pa.Scalar):
-        return labelled(one_row(values), arrow)[0]
+        return relabel_type(one_row(values), arrow)[0]
     return pa.Array.from_buffers(arrow, len(values), values.buffers(), offset=values.offset)
 
 
 def remainder(call: Call, values: list[Values]) -> Evaluated:
     """In 64 bits where both sides fit; Python's integers for the other rows."""
     kinds = [argument.type for argument in call.arguments]
-    left, right = aligned(values, kinds)
+    left, right = align_decimals(values, kinds)
     if pa.types.is_decimal256(left.type):
         return row_by_row(remainder_value, values, kinds, call.type)
     (dividend, small_dividend), (divisor, small_divisor) = narrow(left), narrow(right)
@@ -181,14 +181,14 @@ def remainder(call: Call, values: list[Values]) -> Evaluated:
     by_zero = small_divisor & (divisor == 0)
     # the remainder by -1 is 0, as by 1, and the smallest BIGINT has no quotient by -1
     safe = np.where((divisor == 0) | (divisor == -1), 1, divisor)
-    found = built(widen(np.fmod(dividend, safe)), left.type, left, right)
+    found = build_column(widen(np.fmod(dividend, safe)), left.type, left, right)
     if not small.all():
         rows = np.broadcast_to(~small, len(found))
         rest = [one if isinstance(one, pa.Scalar) else one.filter(pa.array(rows)) for one in (left, right)]
         scaled = decimal(left.type.precision, left.type.scale)
-        found = patched(found, rows, row_by_row(remainder_value, rest, [scaled, scaled], scaled)).values
+        found = patch_rows(found, rows, row_by_row(remainder_value, rest, [scaled, scaled], scaled)).values
     # no larger than either operand, so the cast loses nothing
-    return settled(found.cast(column_type(call.type)), by_zero, left, right)
+    return set_failed_null(found.cast(column_type(call.type)), by_zero, left, right)
 
 
 def remainder_value(left: Any, right: Any) -> Decimal:
@@ -203,13 +203,13 @@ def sign(call: Call, values: list[Values]) -> Evaluated:
 
 def whole(call: Call, values: list[Values]) -> Evaluated:
     operation = pc.ceil if call.function == "ceil" else pc.floor
-    return Evaluated(operation(widened(values[0])).cast(column_type(call.type)))
+    return Evaluated(operation(widen_precision(values[0])).cast(column_type(call.type)))
 
 
-def rounded(call: Call, values: Values, digits: int) -> Evaluated:
+def round_decimal(call: Call, values: Values, digits: int) -> Evaluated:
     if digits >= call.type.scale:
         return Evaluated(values)
-    return fit_decimal(pc.round(widened(values), ndigits=digits, round_mode=AWAY_FROM_ZERO), call.type)
+    return fit_decimal(pc.round(widen_precision(values), ndigits=digits, round_mode=AWAY_FROM_ZERO), call.type)
 
 
 # DOUBLE and 64 bits
@@ -228,12 +228,12 @@ def as_double(values: Values, source: DataType) -> Values:
         small = np.zeros(len(unscaled), np.bool_)
     elif source.precision > SHORT_DIGITS:
         small = small & (unscaled <= MAX_EXACT_DOUBLE) & (unscaled >= -MAX_EXACT_DOUBLE)
-    doubles = built(unscaled / 10.0 ** min(source.scale, MAX_EXACT_POWER), pa.float64(), values)
+    doubles = build_column(unscaled / 10.0 ** min(source.scale, MAX_EXACT_POWER), pa.float64(), values)
     if small.all():
         return doubles
     # through text, where Arrow reads and writes exactly
     nearest = values.filter(pa.array(~small)).cast(pa.string()).cast(pa.float64())
-    return patched(doubles, ~small, Evaluated(nearest)).values
+    return patch_rows(doubles, ~small, Evaluated(nearest)).values
 
 
 def narrow(values: Values) -> tuple[NDArray[np.int64], Mask]:

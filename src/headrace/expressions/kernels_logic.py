@@ -13,9 +13,9 @@ from headrace.expressions.columns import (
     Values,
     holds,
     null,
-    united,
+    unite_masks,
 )
-from headrace.expressions.kernels_decimals import fitted
+from headrace.expressions.kernels_decimals import fit_type
 from headrace.model.arrays import Mask
 from headrace.model.expressions import Call
 
@@ -30,7 +30,7 @@ def connective(call: Call, arguments: list[Evaluated]) -> Evaluated:
     decisive = call.function == "or"
     join = pc.or_kleene if decisive else pc.and_kleene
     values = reduce(join, [condition(argument.values) for argument in arguments])
-    failed = united(argument.failed for argument in arguments)
+    failed = unite_masks(argument.failed for argument in arguments)
     if failed is None:
         return Evaluated(values)
     for argument in arguments:
@@ -44,16 +44,17 @@ def case(call: Call, arguments: list[Evaluated]) -> Evaluated:
     chosen = [*zip(arguments[1::2], call.arguments[1::2], strict=True), (arguments[-1], call.arguments[-1])]
     branches = []
     for branch, tree in chosen:
-        fit = fitted(branch.values, tree.type, call.type)
-        branches.append(Evaluated(fit.values, united([branch.failed, fit.failed])))
+        fit = fit_type(branch.values, tree.type, call.type)
+        branches.append(Evaluated(fit.values, unite_masks([branch.failed, fit.failed])))
     return first_match(tests, branches)
 
 
 def coalesce(call: Call, arguments: list[Evaluated]) -> Evaluated:
     branches = [
-        fitted(argument.values, tree.type, call.type) for argument, tree in zip(arguments, call.arguments, strict=True)
+        fit_type(argument.values, tree.type, call.type)
+        for argument, tree in zip(arguments, call.arguments, strict=True)
     ]
-    if united([argument.failed for argument in arguments] + [branch.failed for branch in branches]) is None:
+    if unite_masks([argument.failed for argument in arguments] + [branch.failed for branch in branches]) is None:
         return Evaluated(pc.coalesce(*(branch.values for branch in branches)))
     tests = [Evaluated(pc.is_valid(argument.values), argument.failed) for argument in arguments]
     return first_match(tests, [*branches, Evaluated(null(call.type))])
@@ -64,19 +65,19 @@ def first_match(tests: list[Evaluated], branches: list[Evaluated]) -> Evaluated:
     values = branches[-1].values
     for test, branch in zip(reversed(tests), reversed(branches[:-1]), strict=True):
         values = pc.if_else(pc.fill_null(test.values, False), branch.values, values)
-    if united(part.failed for part in [*tests, *branches]) is None:
+    if unite_masks(part.failed for part in [*tests, *branches]) is None:
         return Evaluated(values)
     failed: Mask = np.zeros(1, np.bool_)
     undecided: Mask = np.ones(1, np.bool_)
     for test, branch in zip(tests, branches[:-1], strict=True):
         taken = undecided & holds(test.values)
-        failed = failed | limited(test.failed, undecided) | limited(branch.failed, taken)
+        failed = failed | limit_failures(test.failed, undecided) | limit_failures(branch.failed, taken)
         undecided = undecided & ~taken
-    failed = failed | limited(branches[-1].failed, undecided)
+    failed = failed | limit_failures(branches[-1].failed, undecided)
     return Evaluated(values, failed if failed.any() else None)
 
 
-def limited(failed: Mask | None, rows: Mask) -> Mask:
+def limit_failures(failed: Mask | None, rows: Mask) -> Mask:
     return np.zeros(1, np.bool_) if failed is None else failed & rows
 
 

@@ -15,11 +15,11 @@ from headrace.expressions import kernels_decimals as decimals
 from headrace.expressions.columns import (
     Evaluated,
     Values,
-    built,
-    patched,
+    build_column,
+    patch_rows,
     raw,
     row_by_row,
-    settled,
+    set_failed_null,
 )
 from headrace.expressions.decimal_rounding import decimal_as_written, scaled_as_written
 from headrace.expressions.kernels_decimals import as_double, span
@@ -49,7 +49,7 @@ def whole_arithmetic(operator: str, left: Values, right: Values) -> Evaluated:
     found = OPERATIONS[operator](left, right)
     if cannot_overflow(operator, span(left), span(right)):
         return Evaluated(found)
-    return settled(found, OVERFLOWS[operator](raw(left), raw(right), raw(found)), left, right)
+    return set_failed_null(found, OVERFLOWS[operator](raw(left), raw(right), raw(found)), left, right)
 
 
 def cannot_overflow(operator: str, left: tuple[int, int], right: tuple[int, int]) -> bool:
@@ -76,7 +76,7 @@ OVERFLOWS: dict[str, Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], Mask]]
 def divide(call: Call, values: list[Values]) -> Evaluated:
     """Always a DOUBLE."""
     left, right = doubles(call, values)
-    return settled(pc.divide(left, right), raw(right, np.float64) == 0, left, right)
+    return set_failed_null(pc.divide(left, right), raw(right, np.float64) == 0, left, right)
 
 
 def integer_divide(call: Call, values: list[Values]) -> Evaluated:
@@ -89,7 +89,7 @@ def integer_divide(call: Call, values: list[Values]) -> Evaluated:
     if not failed.any():
         return Evaluated(pc.divide(left, right))
     safe = np.where(failed | np.zeros_like(raw(left), np.bool_), 1, divisor)
-    return settled(pc.divide(left, built(safe, pa.int64(), right)), failed, left, right)
+    return set_failed_null(pc.divide(left, build_column(safe, pa.int64(), right)), failed, left, right)
 
 
 def remainder(call: Call, values: list[Values]) -> Evaluated:
@@ -104,19 +104,19 @@ def remainder(call: Call, values: list[Values]) -> Evaluated:
     safe = np.where(by_zero | (divisor == -1), 1, divisor)
     with np.errstate(invalid="ignore"):
         remaining = np.fmod(raw(left, dtype), safe)
-    return settled(built(remaining, left.type, left, right), by_zero, left, right)
+    return set_failed_null(build_column(remaining, left.type, left, right), by_zero, left, right)
 
 
 def negate(call: Call, values: list[Values]) -> Evaluated:
     if call.type != BIGINT:
         return Evaluated(pc.negate(values[0]))
-    return settled(pc.negate(values[0]), raw(values[0]) == MIN_BIGINT, values[0])
+    return set_failed_null(pc.negate(values[0]), raw(values[0]) == MIN_BIGINT, values[0])
 
 
 def absolute(call: Call, values: list[Values]) -> Evaluated:
     if call.type != BIGINT:
         return Evaluated(pc.abs(values[0]))
-    return settled(pc.abs(values[0]), raw(values[0]) == MIN_BIGINT, values[0])
+    return set_failed_null(pc.abs(values[0]), raw(values[0]) == MIN_BIGINT, values[0])
 
 
 def sign(call: Call, values: list[Values]) -> Evaluated:
@@ -141,7 +141,7 @@ def to_whole(values: Values, rounding: Callable[[NDArray[Any]], NDArray[Any]]) -
     failed = ~((rounded >= -TWO_TO_63) & (rounded < TWO_TO_63))
     if failed.any():
         rounded = np.where(failed, 0.0, rounded)
-    return settled(built(rounded.astype(np.int64), pa.int64(), values), failed, values)
+    return set_failed_null(build_column(rounded.astype(np.int64), pa.int64(), values), failed, values)
 
 
 def round_half_up(call: Call, values: list[Values]) -> Evaluated:
@@ -149,11 +149,11 @@ def round_half_up(call: Call, values: list[Values]) -> Evaluated:
     if call.type == BIGINT:
         return Evaluated(values[0])
     if call.type != DOUBLE:
-        return decimals.rounded(call, values[0], digits)
+        return decimals.round_decimal(call, values[0], digits)
     numbers = raw(values[0], np.float64)
     scaled, right = scaled_as_written(numbers, digits)
     unchanged = (np.floor(numbers) == numbers) | np.isnan(numbers)
-    found = built(np.where(unchanged, numbers, scaled / 10.0**digits), pa.float64(), values[0])
+    found = build_column(np.where(unchanged, numbers, scaled / 10.0**digits), pa.float64(), values[0])
     rest = ~(right | unchanged)
     if not rest.any():
         return Evaluated(found)
@@ -162,7 +162,7 @@ def round_half_up(call: Call, values: list[Values]) -> Evaluated:
     def rounded(number: float) -> float:
         return float(decimal_as_written(number).quantize(unit, ROUND_HALF_UP, LONG))
 
-    return patched(found, rest, row_by_row(rounded, [values[0].filter(pa.array(rest))], [DOUBLE], DOUBLE))
+    return patch_rows(found, rest, row_by_row(rounded, [values[0].filter(pa.array(rest))], [DOUBLE], DOUBLE))
 
 
 def literal_int(call: Call, position: int) -> int:
@@ -180,13 +180,13 @@ def real(compute: Callable[..., Values], outside: Callable[..., Mask]) -> Callab
         operands = doubles(call, values)
         with np.errstate(all="ignore"):
             failed = outside(*(raw(operand, np.float64) for operand in operands))
-            return settled(compute(*operands), failed, *operands)
+            return set_failed_null(compute(*operands), failed, *operands)
 
     return kernel
 
 
 def exponential(values: Values) -> Values:
-    return built(np.exp(raw(values, np.float64)), pa.float64(), values)
+    return build_column(np.exp(raw(values, np.float64)), pa.float64(), values)
 
 
 def outside_power(base: NDArray[Any], exponent: NDArray[Any]) -> Mask:

@@ -17,15 +17,15 @@ from headrace.expressions.columns import (
     Evaluated,
     RowError,
     Values,
-    built,
+    build_column,
     by_distinct,
     check_held,
     one_row,
-    patched,
+    patch_rows,
     raw,
-    repeated,
+    repeat_value,
     row_by_row,
-    settled,
+    set_failed_null,
 )
 from headrace.expressions.functions import pattern_parts
 from headrace.model.expressions import Call, Literal
@@ -58,7 +58,7 @@ def concat(call: Call, values: list[Values]) -> Evaluated:
     def join(first: pa.Array) -> pa.Array:
         return pc.binary_join_element_wise(first, *values[1:], "", null_handling="emit_null")
 
-    return within_limit(repeated(values[0], row_count(values)), lengths, join, *values[1:])
+    return within_limit(repeat_value(values[0], row_count(values)), lengths, join, *values[1:])
 
 
 def byte_lengths(texts: Values) -> Lengths:
@@ -73,7 +73,7 @@ def within_limit(text: pa.Array, lengths: Lengths, make: Callable[[pa.Array], pa
     if not too_long.any():
         return Evaluated(make(text))
     short = pc.if_else(pa.array(too_long), pa.scalar(None, text.type), text)
-    return settled(make(short), too_long, text, *others)
+    return set_failed_null(make(short), too_long, text, *others)
 
 
 def replace(call: Call, values: list[Values]) -> Evaluated:
@@ -111,7 +111,7 @@ def length(call: Call, values: list[Values]) -> Evaluated:
 # Case: one character for one character, so the German sharp s keeps its form
 
 
-def cased(ascii_form: Callable[[pa.Array], pa.Array], change: Callable[[str], str]) -> Kernel:
+def change_case(ascii_form: Callable[[pa.Array], pa.Array], change: Callable[[str], str]) -> Kernel:
     """Each distinct text that is not ASCII goes through Python, so the Unicode tables are those of the reference."""
 
     def kernel(call: Call, values: list[Values]) -> Evaluated:
@@ -119,7 +119,7 @@ def cased(ascii_form: Callable[[pa.Array], pa.Array], change: Callable[[str], st
         other = ~pc.fill_null(pc.string_is_ascii(values[0]), True).to_numpy(zero_copy_only=False)
         if not other.any():
             return Evaluated(found)
-        return patched(found, other, by_distinct(change, values[0].filter(pa.array(other)), STRING, STRING))
+        return patch_rows(found, other, by_distinct(change, values[0].filter(pa.array(other)), STRING, STRING))
 
     return kernel
 
@@ -147,7 +147,7 @@ def substring(call: Call, values: list[Values]) -> Evaluated:
     text, position, *rest = values
     if all(isinstance(one, pa.Scalar) for one in values[1:]):
         return Evaluated(constant_slice(text, position.as_py(), rest[0].as_py() if rest else None))
-    characters = Characters(repeated(text, row_count(values)))
+    characters = Characters(repeat_value(text, row_count(values)))
     start, count = raw(position), raw(rest[0]) if rest else np.array([FAR])
     # a negative position plus a length can't overflow; the others may be cut down, since no text is that long
     ahead, behind = np.clip(start, 1, FAR) - 1, np.maximum(start, -FAR)
@@ -174,11 +174,11 @@ def row_count(values: list[Values]) -> int:
     return max(len(one) for one in values if isinstance(one, pa.Array))
 
 
-def left(call: Call, values: list[Values]) -> Evaluated:
+def take_left(call: Call, values: list[Values]) -> Evaluated:
     text, count = values
     if isinstance(count, pa.Scalar):
         return Evaluated(constant_slice(text, 1, count.as_py()))
-    return Evaluated(Characters(repeated(text, len(count))).slice(np.zeros(1, np.int64), raw(count), *values))
+    return Evaluated(Characters(repeat_value(text, len(count))).slice(np.zeros(1, np.int64), raw(count), *values))
 
 
 def right(call: Call, values: list[Values]) -> Evaluated:
@@ -186,7 +186,7 @@ def right(call: Call, values: list[Values]) -> Evaluated:
     if isinstance(count, pa.Scalar):
         number = count.as_py()
         return Evaluated(constant_slice(text, -number, None) if number > 0 else constant_slice(text, 1, 0))
-    characters = Characters(repeated(text, len(count)))
+    characters = Characters(repeat_value(text, len(count)))
     begin = characters.counts - np.clip(raw(count), 0, FAR)
     return Evaluated(characters.slice(begin, characters.counts, *values))
 
@@ -201,7 +201,7 @@ def find(text: pa.Array, part: str) -> pa.Array:
         return pc.add(byte.cast(pa.int64()), 1)
     found = raw(byte, np.int32)
     positions = np.where(found < 0, 0, Characters(text).count_before(np.maximum(found, 0)) + 1)
-    return built(positions, pa.int64(), text)
+    return build_column(positions, pa.int64(), text)
 
 
 def like(call: Call, values: list[Values]) -> Evaluated:
@@ -214,11 +214,11 @@ def like(call: Call, values: list[Values]) -> Evaluated:
     simple = SIMPLE_PATTERNS.get(re.sub("x+", "x", re.sub("%+", "%", shape)))
     if simple is not None:
         return Evaluated(simple(values[0], literal))
-    expression = "".join(WILDCARDS.get(part) or escaped(part[-1]) for part in parts)
+    expression = "".join(WILDCARDS.get(part) or escape_char(part[-1]) for part in parts)
     return Evaluated(pc.match_substring_regex(values[0], rf"(?s)\A{expression}\z"))
 
 
-def escaped(char: str) -> str:
+def escape_char(char: str) -> str:
     return char if char.isalnum() else f"\\x{{{ord(char):x}}}"
 
 
@@ -235,14 +235,14 @@ SIMPLE_PATTERNS: dict[str, Callable[[pa.Array, str], pa.Array]] = {
 STRICT: dict[str, Kernel] = {
     "like": like,
     "concat": concat,
-    "lower": cased(pc.ascii_lower, simple_lower),
-    "upper": cased(pc.ascii_upper, simple_upper),
+    "lower": change_case(pc.ascii_lower, simple_lower),
+    "upper": change_case(pc.ascii_upper, simple_upper),
     "length": length,
     "trim": lambda call, values: Evaluated(pc.ascii_trim(values[0], " ")),
     "ltrim": lambda call, values: Evaluated(pc.ascii_ltrim(values[0], " ")),
     "rtrim": lambda call, values: Evaluated(pc.ascii_rtrim(values[0], " ")),
     "substring": substring,
-    "left": left,
+    "left": take_left,
     "right": right,
     "replace": replace,
     "instr": with_constants(find, lambda text, part: text.find(part) + 1),

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from headrace.expressions.columns import Evaluated, Values, built, raw
+from headrace.expressions.columns import Evaluated, Values, build_column, raw
 from headrace.model.expressions import Call
 
 
 def since_epoch(unit_us: int) -> Callable[[Call, list[Values]], Evaluated]:
     def kernel(call: Call, values: list[Values]) -> Evaluated:
-        return Evaluated(built(np.floor_divide(raw(values[0]), unit_us), pa.int64(), values[0]))
+        return Evaluated(build_column(np.floor_divide(raw(values[0]), unit_us), pa.int64(), values[0]))
 
     return kernel
 

@@ -34,13 +34,13 @@ def normalize_node(node: Expression, groups: Set[Expression]) -> Expression:
     if not isinstance(node, Call):
         return node
     if node.function in MIRRORED:
-        return oriented(node)
+        return orient(node)
     if node.function in ("+", "*"):
         return sorted_operands(node)
     if node.function in ("and", "or"):
         return connective(node.function, node.arguments, groups)
     if node.function == "not":
-        return negated(node.arguments[0], groups)
+        return negate(node.arguments[0], groups)
     if node.function == "in":
         return sorted_membership(node)
     return node
@@ -66,7 +66,7 @@ def sorted_operands(node: Call) -> Call:
     return replace(node, arguments=(second, first)) if swap else node
 
 
-def oriented(node: Call) -> Call:
+def orient(node: Call) -> Call:
     left, right = (as_double(side, other) for side, other in (node.arguments, node.arguments[::-1]))
     mirrored = MIRRORED[node.function]
     # Between equal operands, a < a and a > a, the operator decides.
@@ -92,18 +92,18 @@ def connective(function: str, arguments: tuple[Expression, ...], groups: Set[Exp
     return Call(function, tuple(sorted(flat, key=sort_key)), BOOLEAN)
 
 
-def negated(tree: Expression, groups: Set[Expression]) -> Expression:
+def negate(tree: Expression, groups: Set[Expression]) -> Expression:
     """NOT of a tree in normal form, in normal form. Right in three-valued logic: NOT of NULL is NULL on both sides."""
     if isinstance(tree, Literal) and isinstance(tree.value, bool):
         return Literal(not tree.value, BOOLEAN)
     if not isinstance(tree, Call) or tree in groups:
         return Call("not", (tree,), BOOLEAN)
     if tree.function in ("and", "or"):
-        opposites = tuple([negated(argument, groups) for argument in tree.arguments])
+        opposites = tuple([negate(argument, groups) for argument in tree.arguments])
         return connective(OPPOSITE[tree.function], opposites, groups)
     if tree.function in OPPOSITE:
         opposite = replace(tree, function=OPPOSITE[tree.function])
-        return oriented(opposite) if opposite.function in MIRRORED else opposite
+        return orient(opposite) if opposite.function in MIRRORED else opposite
     if tree.function == "not":
         return tree.arguments[0]
     return Call("not", (tree,), BOOLEAN)
@@ -113,7 +113,7 @@ def sorted_membership(node: Call) -> Expression:
     subject, *candidates = node.arguments
     values = sorted({as_double(candidate, subject) for candidate in candidates}, key=membership_key)
     if len(values) == 1:
-        return oriented(Call("=", (subject, values[0]), BOOLEAN))
+        return orient(Call("=", (subject, values[0]), BOOLEAN))
     return replace(node, arguments=(subject, *values))
 
 

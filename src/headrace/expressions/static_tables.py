@@ -77,7 +77,7 @@ class Partners:
         return {(identity, name): one_array(table[name]) for name in table.column_names if name in self.needed}
 
     def matches(self, positions: Mapping[str, Positions]) -> Mapping[Expression, pa.Array]:
-        return {matched(self.joins[identity]): pa.array(places >= 0) for identity, places in positions.items()}
+        return {match_condition(self.joins[identity]): pa.array(places >= 0) for identity, places in positions.items()}
 
     def evaluation(self, rows: pa.Table) -> Evaluation:
         """Columns of the stream by its name, of a joined table by the join's identity, and who has a partner."""
@@ -114,6 +114,6 @@ def join_identity(join: Join) -> str:
     return f"{join.table}[{', '.join(f'{key.column} = {stable_text(key.expression)}' for key in join.keys)}]"
 
 
-def matched(join: Join) -> Expression:
+def match_condition(join: Join) -> Expression:
     """The condition that a row has a partner in the joined table."""
     return Call("matched", (Literal(join_identity(join), STRING),), BOOLEAN)

@@ -17,11 +17,11 @@ from headrace.expressions.columns import (
     by_distinct,
     holds,
     null,
-    patched,
+    patch_rows,
     present,
-    repeated,
+    repeat_value,
     row_by_row,
-    settled,
+    set_failed_null,
 )
 from headrace.expressions.kernels_decimals import fit_decimal, fit_decimal_value
 from headrace.model.address import BITS
@@ -51,7 +51,7 @@ def call_user_function(function: UserFunction, call: Call, values: list[Values])
     if function.vectorized:
         return call_with_arrays(function, values)
     types = [argument.type for argument in call.arguments]
-    compute = checked(function)
+    compute = check_results(function)
     if len(values) == 1 and types[0] != DOUBLE:
         return by_distinct(compute, values[0], types[0], function.returns)
     return row_by_row(compute, values, types, function.returns)
@@ -60,7 +60,7 @@ def call_user_function(function: UserFunction, call: Call, values: list[Values])
 # One row at a time
 
 
-def checked(function: UserFunction) -> Callable[..., Any]:
+def check_results(function: UserFunction) -> Callable[..., Any]:
     def compute(*arguments: Any) -> Any:
         try:
             value = function.implementation(*arguments)
@@ -115,7 +115,7 @@ FITTING: dict[str, Callable[[Any, DataType], Any]] = {
 def call_with_arrays(function: UserFunction, values: list[Values]) -> Evaluated:
     """With the rows in which no argument is NULL. If the call fails, they all do."""
     length = max(len(one) for one in values if isinstance(one, pa.Array))
-    arrays = [repeated(one, length) for one in values]
+    arrays = [repeat_value(one, length) for one in values]
     rows = present(*arrays)
     if rows is not None:
         arrays = [array.filter(pa.array(rows)) for array in arrays]
@@ -125,7 +125,7 @@ def call_with_arrays(function: UserFunction, values: list[Values]) -> Evaluated:
         found = array_of_type(call_once(function, arrays), function.returns, len(arrays[0]))
     except RowError:
         return Evaluated(null(function.returns), np.ones(length, np.bool_) if rows is None else rows)
-    return found if rows is None else patched(pa.nulls(length, found.values.type), rows, found)
+    return found if rows is None else patch_rows(pa.nulls(length, found.values.type), rows, found)
 
 
 def call_once(function: UserFunction, arrays: list[pa.Array]) -> pa.Array:
@@ -150,7 +150,7 @@ def array_of_type(array: Any, data_type: DataType, length: int) -> Evaluated:
         raise RowError(f"beyond {data_type}") from problem
     if data_type != STRING:
         return Evaluated(found)
-    return settled(found, holds(pc.greater(pc.binary_length(found), MAX_TEXT_BYTES)))
+    return set_failed_null(found, holds(pc.greater(pc.binary_length(found), MAX_TEXT_BYTES)))
 
 
 ARROW_KINDS: dict[str, Callable[[pa.DataType], bool]] = {

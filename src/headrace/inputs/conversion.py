@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from headrace.expressions.columns import (
     Evaluated,
     RowError,
-    built,
+    build_column,
     by_distinct,
     holds,
-    settled,
-    united,
+    set_failed_null,
+    unite_masks,
 )
 from headrace.expressions.kernels_casts import from_text
 from headrace.kernel.address_loops import OCTETS, read_octets
@@ -293,15 +293,15 @@ def convert_times(array: pa.Array, zone: tzinfo) -> Evaluated:
     scaled = near.values if unit_us is None else pc.multiply(near.values, unit_us)
     if array.type.tz is not None:
         return Evaluated(scaled.cast(arrow_type(TIMESTAMP)), near.failed)
-    local = blank_outside(localized(scaled, zone), MIN_TIMESTAMP_US, MAX_TIMESTAMP_US)
-    return Evaluated(local.values.cast(arrow_type(TIMESTAMP)), united([near.failed, local.failed]))
+    local = blank_outside(localize(scaled, zone), MIN_TIMESTAMP_US, MAX_TIMESTAMP_US)
+    return Evaluated(local.values.cast(arrow_type(TIMESTAMP)), unite_masks([near.failed, local.failed]))
 
 
 def blank_outside(numbers: pa.Array, low: int, high: int) -> Evaluated:
     lowest, highest = (bound.as_py() for bound in pc.min_max(numbers).values())
     if lowest is None or low <= lowest <= highest <= high:
         return Evaluated(numbers)
-    return settled(numbers, holds(pc.or_(pc.less(numbers, low), pc.greater(numbers, high))))
+    return set_failed_null(numbers, holds(pc.or_(pc.less(numbers, low), pc.greater(numbers, high))))
 
 
 def floor_thousandths(nanos: pa.Array) -> pa.Array:
@@ -309,7 +309,7 @@ def floor_thousandths(nanos: pa.Array) -> pa.Array:
     return pa.array(floored, mask=np.asarray(nanos.is_null()))
 
 
-def localized(micros: pa.Array, zone: tzinfo) -> pa.Array:
+def localize(micros: pa.Array, zone: tzinfo) -> pa.Array:
     """Wall-clock microseconds of `zone` as UTC; a time that the clocks skip is read with the old offset."""
     if zone == UTC:
         return micros
@@ -372,7 +372,7 @@ def plain_times(texts: pa.Array, zone: tzinfo) -> pa.Array | None:
             except pa.ArrowInvalid:
                 return None
             instants = times.cast(pa.int64())
-            return (instants if unit.tz else localized(instants, zone)).cast(pa.timestamp("us", tz="UTC"))
+            return (instants if unit.tz else localize(instants, zone)).cast(pa.timestamp("us", tz="UTC"))
     return None
 
 
@@ -386,7 +386,7 @@ def plain_addresses(texts: pa.Array) -> pa.Array | None:
     mapped = np.zeros((len(texts), ADDRESS_BYTES), np.uint8)
     mapped[:, 10:12] = 0xFF
     mapped[:, 12:] = octets
-    return built(mapped.reshape(-1, ADDRESS_BYTES), pa.binary(ADDRESS_BYTES), texts)
+    return build_column(mapped.reshape(-1, ADDRESS_BYTES), pa.binary(ADDRESS_BYTES), texts)
 
 
 # Rows

@@ -73,11 +73,11 @@ def folder_values(source: Source, path: str) -> dict[str, str | None]:
     for folder in os.path.dirname(below).split(os.sep):
         key, equals, value = folder.partition("=")
         if equals and key:
-            values[decoded(path, key).lower()] = None if value == NULL_FOLDER else decoded(path, value)
+            values[decode_folder(path, key).lower()] = None if value == NULL_FOLDER else decode_folder(path, value)
     return values
 
 
-def decoded(path: str, text: str) -> str:
+def decode_folder(path: str, text: str) -> str:
     try:
         decoded_text = unquote(text, errors="strict")
         decoded_text.encode()

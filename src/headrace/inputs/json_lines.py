@@ -103,7 +103,7 @@ class JsonFormat:
 
     def fast(self, lines: Lines) -> Parsed | None:
         """All of the lines by Arrow, or None if one of them is bad or is not surely read as `slow` reads it."""
-        whole = is_object_each(lines) and decoded(lines.data)
+        whole = is_object_each(lines) and decode_text(lines.data)
         if not whole or "\0" in whole or has_odd_number(whole):
             return None
         spelling = self.spelling(lines)
@@ -195,7 +195,7 @@ def is_object_each(lines: Lines) -> bool:
     return bool((characters[lines.starts] == OPENING).all() and (characters[lines.ends - 1] == CLOSING).all())
 
 
-def decoded(data: bytes) -> str | None:
+def decode_text(data: bytes) -> str | None:
     try:
         return data.decode()
     except UnicodeDecodeError:

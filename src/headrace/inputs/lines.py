@@ -49,7 +49,7 @@ class Lines:
     def raw(self, number: int) -> bytes:
         return self.data[self.starts[number] : self.ends[number]]
 
-    def shown(self, number: int) -> str:
+    def show_line(self, number: int) -> str:
         return self.raw(number).decode(errors="replace")
 
     def part(self, begin: int, end: int) -> Lines:
@@ -90,7 +90,7 @@ def is_compressed(path: str) -> bool:
     return path.lower().endswith(".gz")
 
 
-def opened(path: str) -> BinaryIO:
+def open_text(path: str) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if is_compressed(path) else open(path, "rb", buffering=0)
 
 
@@ -105,7 +105,7 @@ def cut_bytes(file: InputFile, unit_bytes: int) -> list[Unit]:
 
 def first_line(path: str) -> tuple[bytes, int, int]:
     """The first line, and the bytes at which it and the line after it begin."""
-    with reading(path), opened(path) as file:
+    with reading(path), open_text(path) as file:
         data = b""
         while b"\n" not in data and (piece := file.read(1 << 16)):
             data += piece
@@ -122,7 +122,7 @@ def check_length(path: str, line: bytes) -> None:
 
 def owned_blocks(unit: Unit, first: int, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
     """The lines of a unit in blocks of whole ones; the first line of the file that counts begins at byte `first`."""
-    with reading(unit.path), opened(unit.path) as file:
+    with reading(unit.path), open_text(unit.path) as file:
         end = unit.end
         if is_compressed(unit.path):
             end = 1 << 62

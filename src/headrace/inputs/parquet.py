@@ -26,7 +26,7 @@ BUFFER_BYTES = 4 << 20
 
 
 @contextmanager
-def opened(path: str) -> Iterator[pq.ParquetFile]:
+def open_parquet(path: str) -> Iterator[pq.ParquetFile]:
     with (
         reading(path),
         pq.ParquetFile(
@@ -75,7 +75,7 @@ def old_times(parquet: pq.ParquetFile) -> frozenset[str]:
 
 def cut_parquet(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
     """Runs of row groups of about `unit_bytes` in the file."""
-    with opened(file.path) as parquet:
+    with open_parquet(file.path) as parquet:
         Layout.of(source, file.path, parquet, declaration)
         metadata = parquet.metadata
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
@@ -96,12 +96,12 @@ def group_bytes(group: pq.RowGroupMetaData) -> int:
 
 
 def read_parquet(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[Rows]:
-    with opened(unit.path) as parquet:
+    with open_parquet(unit.path) as parquet:
         layout = Layout.of(source, unit.path, parquet, declaration)
         if unit.end > parquet.num_row_groups:
             raise BadFile(unit.path, "has fewer row groups than when it was listed")
-        needed = declaration.asked({*columns, *layout.by_value})
-        names = [column.name for column in declaration.asked(columns)]
+        needed = declaration.select_columns({*columns, *layout.by_value})
+        names = [column.name for column in declaration.select_columns(columns)]
         batches = parquet.iter_batches(
             batch_size=PIECE_ROWS,
             row_groups=range(unit.begin, unit.end),

@@ -123,7 +123,7 @@ def csv_header(source: Source, path: str) -> str:
 def read_csv(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[Rows]:
     layout = CsvFormat.of(source, unit.path, declaration)
     folders = Folders.of(source, unit.path, declaration, layout.positions)
-    return read_lines(layout, unit, declaration, declaration.asked(columns), folders)
+    return read_lines(layout, unit, declaration, declaration.select_columns(columns), folders)
 
 
 def cut_json(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
@@ -136,7 +136,7 @@ def read_json(source: Source, unit: Unit, declaration: Declaration, columns: Col
     _, start, _ = first_line(unit.path)
     layout = JsonFormat(declaration.columns, start)
     folders = json_folders(source, unit.path, declaration)
-    return read_lines(layout, unit, declaration, declaration.asked(columns), folders)
+    return read_lines(layout, unit, declaration, declaration.select_columns(columns), folders)
 
 
 def json_folders(source: Source, path: str, declaration: Declaration) -> Folders:
@@ -160,7 +160,7 @@ def read_lines(
 def typed_rows(lines: Lines, parsed: Parsed, declaration: Declaration, asked: list[Column], folders: Folders) -> Rows:
     """The values of parsed lines; a line is rejected for its first column that can't be read."""
     found = {
-        column.name: typed(parsed.columns[column.name], column, declaration)
+        column.name: convert_column(parsed.columns[column.name], column, declaration)
         for column in declaration.columns
         if column.name in parsed.columns
     }
@@ -172,10 +172,10 @@ def typed_rows(lines: Lines, parsed: Parsed, declaration: Declaration, asked: li
         for column in asked
     ]
     table = without(pa.table(arrays, names=[column.name for column in asked]), [row for row, _ in failures])
-    return Rows(table, rejected_table((lines.shown(number), reason) for number, reason in sorted(refused)))
+    return Rows(table, rejected_table((lines.show_line(number), reason) for number, reason in sorted(refused)))
 
 
-def typed(array: pa.Array, column: Column, declaration: Declaration) -> Evaluated:
+def convert_column(array: pa.Array, column: Column, declaration: Declaration) -> Evaluated:
     if array.type == arrow_type(column.type):
         return Evaluated(array)
     return read_texts(array, column.type, UTC if column.is_local else declaration.zone)

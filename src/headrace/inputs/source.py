@@ -136,7 +136,7 @@ class Declaration:
             return cls(relation.columns, relation.zone, relation.event_time)
         return cls(relation.columns)
 
-    def asked(self, names: Collection[str]) -> list[Column]:
+    def select_columns(self, names: Collection[str]) -> list[Column]:
         """The columns of these names, in declared order."""
         lowered = {name.lower() for name in names}
         return [column for column in self.columns if column.name.lower() in lowered]

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.aggregates.partials import Partial
 from headrace.kernel import groups as grouping
-from headrace.kernel.groups import Groups, coded
+from headrace.kernel.groups import Groups, encode_columns
 from headrace.kernel.slots import MOST_KEYS, Codes, Keys, Slots, find_slots
 from headrace.kernel.states import totals
 from headrace.kernel.states.columns import Columns
@@ -80,7 +80,7 @@ def bytes_of_states(states: Mapping[Partial, Columns]) -> int:
     return sum(int(column.nbytes) for state in states.values() for column in state)
 
 
-def gathered(parts: Sequence[NodePartials]) -> NodePartials:
+def gather_parts(parts: Sequence[NodePartials]) -> NodePartials:
     """Rows of one node: combined, or only put together if the parts follow each other in time and share few slices."""
     if len(parts) == 1:
         return parts[0]
@@ -104,7 +104,7 @@ def combine(parts: Sequence[NodePartials]) -> NodePartials:
     keys, found = Keys(whole.rows), slices.slots()  # anew: starts and ends that meet are few
     keys.extend(found.of_row, found.count)
     keys.extend(whole.cells, whole.node.cells)
-    groups = coded(whole.groups, whole.rows)
+    groups = encode_columns(whole.groups, whole.rows)
     keys.extend(groups.codes, groups.table.size)
     slots = keys.slots()
     first = slots.first_rows
@@ -114,11 +114,11 @@ def combine(parts: Sequence[NodePartials]) -> NodePartials:
         whole.ends_us[first],
         whole.cells[first],
         groups.at(first),
-        combined(whole.states, slots),
+        combine_if_needed(whole.states, slots),
     )
 
 
-def combined(states: Mapping[Partial, Columns], slots: Slots) -> Mapping[Partial, Columns]:
+def combine_if_needed(states: Mapping[Partial, Columns], slots: Slots) -> Mapping[Partial, Columns]:
     if isinstance(states, Totals):
         return totals.sum_addends({partial: states.addends(partial) for partial in states}, slots.of_row, slots.count)
     return {partial: state_of(partial).combine(slots.of_row, slots.count, state) for partial, state in states.items()}
@@ -130,12 +130,12 @@ def concatenate(parts: Sequence[NodePartials]) -> NodePartials:
         np.concatenate([part.starts_us for part in parts]),
         np.concatenate([part.ends_us for part in parts]),
         np.concatenate([part.cells for part in parts]),
-        grouping.put_together([coded(part.groups, part.rows) for part in parts]),
-        concatenated([part.states for part in parts]),
+        grouping.put_together([encode_columns(part.groups, part.rows) for part in parts]),
+        concat_states([part.states for part in parts]),
     )
 
 
-def concatenated(states: Sequence[Mapping[Partial, Columns]]) -> Mapping[Partial, Columns]:
+def concat_states(states: Sequence[Mapping[Partial, Columns]]) -> Mapping[Partial, Columns]:
     plain = [each for each in states if isinstance(each, Totals)]
     found = totals.concat_totals(plain) if len(plain) == len(states) else None
     if found is not None:

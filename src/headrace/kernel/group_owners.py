@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import raw
 from headrace.kernel.combine import NodePartials, ordered_groups
-from headrace.kernel.groups import coded, encode
+from headrace.kernel.groups import encode, encode_columns
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.totals import Totals
 from headrace.kernel.string_loops import number_strings
@@ -45,21 +45,21 @@ def split(part: NodePartials, reducers: int) -> Iterator[tuple[int, NodePartials
         return
     owners = owner_of(part, reducers)
     for reducer in np.unique(owners).tolist():
-        yield reducer, taken(part, np.flatnonzero(owners == reducer))
+        yield reducer, take_rows(part, np.flatnonzero(owners == reducer))
 
 
 def owner_of(part: NodePartials, reducers: int) -> Integers:
-    groups = coded(part.groups, part.rows)
+    groups = encode_columns(part.groups, part.rows)
     words = np.zeros(groups.table.size, dtype=np.uint64)
     for tree in ordered_groups(part.node):
         encoded = encode(groups.table.columns[tree])
         known = np.append(numbers_of(encoded.dictionary), np.uint64(0))
-        words = mixed(words, known[encoded.codes])
+        words = mix_words(words, known[encoded.codes])
     owners: Integers = ((words >> UPPER) % np.uint64(reducers)).astype(np.int64)
     return owners[groups.codes]
 
 
-def mixed(words: Words, more: Words) -> Words:
+def mix_words(words: Words, more: Words) -> Words:
     words = (words ^ more) * MIXING
     return words ^ words >> SHIFT
 
@@ -69,22 +69,22 @@ def numbers_of(values: pa.Array) -> Words:
     if pa.types.is_string(values.type):
         numbers = np.empty(len(values), dtype=np.uint64)
         number_strings(*buffers(values), numbers)
-        return mixed(numbers, np.uint64(1))  # type: ignore[arg-type]
+        return mix_words(numbers, np.uint64(1))  # type: ignore[arg-type]
     if pa.types.is_boolean(values.type):
         return np.asarray(values).astype(np.uint64) + np.uint64(1)
     if values.type.byte_width == WIDE_BYTES:
         halves = raw(values, np.uint64, words=2).reshape(-1, 2)
-        return mixed(mixed(np.zeros(len(halves), dtype=np.uint64), halves[:, 0]), halves[:, 1])
-    return mixed(np.ones(len(values), dtype=np.uint64), raw(values, np.uint64))
+        return mix_words(mix_words(np.zeros(len(halves), dtype=np.uint64), halves[:, 0]), halves[:, 1])
+    return mix_words(np.ones(len(values), dtype=np.uint64), raw(values, np.uint64))
 
 
-def taken(part: NodePartials, rows: Integers) -> NodePartials:
+def take_rows(part: NodePartials, rows: Integers) -> NodePartials:
     return replace(
         part,
         starts_us=part.starts_us[rows],
         ends_us=part.ends_us[rows],
         cells=part.cells[rows],
-        groups=coded(part.groups, part.rows).at(rows),
+        groups=encode_columns(part.groups, part.rows).at(rows),
         states=states_at(part.states, rows),
     )
 

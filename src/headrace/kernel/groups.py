@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expressions.columns import built, canonical, raw
+from headrace.expressions.columns import build_column, canonical, raw
 from headrace.kernel.slots import Codes, Keys, find_slots, is_dense
 from headrace.model.arrays import Integers
 from headrace.model.expressions import Expression
@@ -33,7 +33,7 @@ class Groups(Mapping[Expression, pa.Array]):
     codes: Codes
 
     def __getitem__(self, tree: Expression) -> pa.Array:
-        return self.table.columns[tree].take(built(self.codes, pa.int32()))
+        return self.table.columns[tree].take(build_column(self.codes, pa.int32()))
 
     def __iter__(self) -> Iterator[Expression]:
         return iter(self.table.columns)
@@ -80,10 +80,10 @@ def encode_dense(values: pa.Array, lowest: int, size: int) -> Encoded:
     """Whole numbers close to each other, by an array of all: several times faster than by a hash table."""
     whole = raw(values)
     found = find_slots(whole - lowest, size)
-    return Encoded(found.of_row.astype(np.int32), built(whole[found.first_rows], pa.int64()))
+    return Encoded(found.of_row.astype(np.int32), build_column(whole[found.first_rows], pa.int64()))
 
 
-def numbered(columns: Mapping[Expression, Encoded], rows: int) -> Groups:
+def number_groups(columns: Mapping[Expression, Encoded], rows: int) -> Groups:
     """Rows with equal values have one number; without columns there is one group."""
     if not columns:
         return Groups(GroupTable(1, {}), np.zeros(rows, dtype=np.int32))
@@ -99,11 +99,11 @@ def numbered(columns: Mapping[Expression, Encoded], rows: int) -> Groups:
     return Groups(table, slots.of_row.astype(np.int32))
 
 
-def coded(columns: Mapping[Expression, pa.Array], rows: int) -> Groups:
+def encode_columns(columns: Mapping[Expression, pa.Array], rows: int) -> Groups:
     """As numbers, which they may be already."""
     if isinstance(columns, Groups):
         return columns
-    return numbered({tree: encode(values) for tree, values in columns.items()}, rows)
+    return number_groups({tree: encode(values) for tree, values in columns.items()}, rows)
 
 
 class United(NamedTuple):
@@ -134,7 +134,7 @@ def united_tables(first: GroupTable, others: tuple[GroupTable, ...]) -> United:
     tables = (first, *others)
     columns = {tree: pa.concat_arrays([table.columns[tree] for table in tables]) for tree in first.columns}
     ends = np.cumsum([table.size for table in tables])
-    whole = coded(columns, int(ends[-1]))
+    whole = encode_columns(columns, int(ends[-1]))
     found = United(whole.table, np.split(whole.codes, ends[:-1]))
     KNOWN_UNIONS[first] = others, found
     return found

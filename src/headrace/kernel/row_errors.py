@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.aggregates.partials import partials_of
 from headrace.expressions.evaluation import Evaluation
-from headrace.expressions.static_tables import matched
+from headrace.expressions.static_tables import match_condition
 from headrace.kernel.states.sketches import DEFAULT_SKETCHES
 from headrace.model.arrays import Integers, Mask
 from headrace.model.expressions import Aggregate, Call, Expression
@@ -44,20 +44,20 @@ class RowErrors:
 def row_errors(query: Query, evaluation: Evaluation, times_us: Integers, closed_us: int | None) -> int:
     renamed = plan_terms(query)
     rows = in_open_instance(query.window, times_us, closed_us)
-    total = sum(failed(renamed(key.expression), evaluation, rows) for join in query.joins for key in join.keys)
+    total = sum(count_failed(renamed(key.expression), evaluation, rows) for join in query.joins for key in join.keys)
     for join in query.joins:
         if not join.outer:
-            rows = rows & np.asarray(evaluation.evaluate(matched(join)).values)
+            rows = rows & np.asarray(evaluation.evaluate(match_condition(join)).values)
     if query.where is not None:
-        total += failed(renamed(query.where), evaluation, rows)
+        total += count_failed(renamed(query.where), evaluation, rows)
         rows = rows & is_true(renamed(query.where), evaluation)
-    total += sum(failed(renamed(tree), evaluation, rows) for tree in query.group_by)
+    total += sum(count_failed(renamed(tree), evaluation, rows) for tree in query.group_by)
     for aggregate in query.aggregates():
         counted = rows
         if aggregate.filter is not None:
-            total += failed(renamed(aggregate.filter), evaluation, rows)
+            total += count_failed(renamed(aggregate.filter), evaluation, rows)
             counted = rows & is_true(renamed(aggregate.filter), evaluation)
-        total += sum(failed(renamed(argument), evaluation, counted) for argument in aggregate.arguments)
+        total += sum(count_failed(renamed(argument), evaluation, counted) for argument in aggregate.arguments)
         if is_stored(aggregate):
             total += bad_states(aggregate, evaluation.evaluate(renamed(aggregate.arguments[0])).values, counted)
     return total
@@ -96,7 +96,7 @@ def has_failed(tree: Expression, evaluation: Evaluation) -> bool:
     return mask is not None and bool(mask.any())
 
 
-def failed(tree: Expression, evaluation: Evaluation, rows: Mask) -> int:
+def count_failed(tree: Expression, evaluation: Evaluation, rows: Mask) -> int:
     mask = evaluation.evaluate(tree).failed
     return 0 if mask is None else int((mask & rows).sum())
 

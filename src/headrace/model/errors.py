@@ -51,14 +51,14 @@ class HeadraceError(Exception):
         return f"{self.file}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
     def __str__(self) -> str:
-        place = f"{shown(self.place)}: " if self.file else ""
-        lines = [f"error[{self.code}]: {place}{shown(self.message)}"]
+        place = f"{shorten_text(self.place)}: " if self.file else ""
+        lines = [f"error[{self.code}]: {place}{shorten_text(self.message)}"]
         if self.span is not None and self.source is not None:
             lines += underline(self.source, self.span)
         if self.detail:
-            lines.append(f"  = {shown(self.detail)}")
+            lines.append(f"  = {shorten_text(self.detail)}")
         if self.hint:
-            lines.append(f"hint: {shown(self.hint)}")
+            lines.append(f"hint: {shorten_text(self.hint)}")
         return "\n".join(lines)
 
 
@@ -159,7 +159,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean '{by_lower[matches[0]]}'?" if matches else None
 
 
-def shown(text: str) -> str:
+def shorten_text(text: str) -> str:
     """Printable text of a length that a person reads: a message may quote what someone wrote."""
     return printable(text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}...")
 

@@ -108,7 +108,7 @@ class Writer:
         name = TAGS.get(type(value))
         if name is None:
             raise TypeError(f"{type(value).__name__} can't be encoded")
-        key = type(value), id(value) if isinstance(value, Plan) else told_apart(value)
+        key = type(value), id(value) if isinstance(value, Plan) else identity_key(value)
         if key not in self.places:
             found = [name, *(self.encode(getattr(value, each.name)) for each in fields(value))]
             self.places[key] = len(self.objects)
@@ -116,7 +116,7 @@ class Writer:
         return self.places[key]
 
 
-def told_apart(value: Any) -> object:
+def identity_key(value: Any) -> object:
     """What values that are not the same differ in: 1 equals 1.0 and True, but not in text."""
     return repr(value) if isinstance(value, Literal | Cut | Dimension) else value
 
@@ -124,7 +124,7 @@ def told_apart(value: Any) -> object:
 KNOWN: WeakValueDictionary[tuple[type, str], Dimension | Predicate] = WeakValueDictionary()
 
 
-def known(made: Dimension | Predicate) -> Dimension | Predicate:
+def share_equal(made: Dimension | Predicate) -> Dimension | Predicate:
     """One object for all that are the same, from whichever plan: so what is kept by such values finds them at once,
     without looking into them.
     """
@@ -139,8 +139,8 @@ class Reader:
                 raise DataError("encoding", f"there is no {name} in a plan")
             if name == "Aggregate" and values and isinstance(values[0], str):
                 values[0] = aggregate_names.get(values[0], values[0])
-            made = made_of(name, [self.decode(each) for each in values])
-            self.objects.append(known(made) if isinstance(made, Dimension | Predicate) else made)
+            made = make_value(name, [self.decode(each) for each in values])
+            self.objects.append(share_equal(made) if isinstance(made, Dimension | Predicate) else made)
 
     def decode(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -159,7 +159,7 @@ def types_of(made: type) -> dict[str, Any]:
     return get_type_hints(made)
 
 
-def made_of(name: str, values: list[Any]) -> Any:
+def make_value(name: str, values: list[Any]) -> Any:
     """Raise a DataError if a field would hold something else than declared: compiled loops believe what a plan says."""
     try:
         made = CLASSES[name](*values)

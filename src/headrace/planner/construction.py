@@ -26,7 +26,7 @@ from headrace.planner.demand import (
     split_by_partial,
     split_by_window,
 )
-from headrace.planner.draft import Draft, priced
+from headrace.planner.draft import Draft, price_plan
 from headrace.planner.lattice import Node, union
 from headrace.planner.plan import STREAM, Plan
 from headrace.planner.search import Effort, Graph, possible, search, topological
@@ -42,7 +42,7 @@ def make_plan(demands: Mapping[str, Demand], cost: Cost, effort: Effort | None =
     cost = replace(cost, sharers=Counter(leaf.node.keep for leaf in leaves))
     ways = dict.fromkeys([leaves, split(leaves, split_by_partial), split(leaves, split_by_window)])
     drafts = [draft_of(way, cost, effort) for way in ways]
-    return priced(min(drafts, key=lambda draft: draft.cost_ns), demands, cost)
+    return price_plan(min(drafts, key=lambda draft: draft.cost_ns), demands, cost)
 
 
 def split(leaves: Iterable[Leaf], how: Split) -> tuple[Leaf, ...]:
@@ -55,7 +55,7 @@ def draft_of(leaves: Sequence[Leaf], cost: Cost, effort: Effort | None) -> Draft
     graph = Graph([leaf.node for leaf in leaves], cost.arc)
     parts = (part for shape in shapes for part in parts_of(shape, cost))
     candidates = [*tree.nodes, *parts, *covering(leaves, graph), *by_groups(shapes)]
-    return chosen(leaves, list(dict.fromkeys(possible(candidates))), graph, cost)
+    return choose_draft(leaves, list(dict.fromkeys(possible(candidates))), graph, cost)
 
 
 def by_groups(shapes: Iterable[Shape]) -> list[Node]:
@@ -101,7 +101,7 @@ def covering(leaves: Sequence[Leaf], graph: Graph) -> list[Node]:
     return found
 
 
-def chosen(leaves: Sequence[Leaf], candidates: Sequence[Node], graph: Graph, cost: Cost) -> Draft:
+def choose_draft(leaves: Sequence[Leaf], candidates: Sequence[Node], graph: Graph, cost: Cost) -> Draft:
     """Places in the matrix: the stream, the candidates, the candidates shipped, the answers."""
     count, first_answer = len(candidates), 1 + 2 * len(candidates)
     matrix = np.full((first_answer + len(leaves),) * 2, np.inf)

@@ -106,7 +106,7 @@ class Cost:
         trees = {tree for demand in demands for tree in coded_expressions(demand)}
         calls = {part for tree in trees for part in walk(tree) if isinstance(part, Call) and not is_matched(part)}
         arguments = {
-            argument for demand in demands for partial in demand.partials for argument in evaluated_by(partial)
+            argument for demand in demands for partial in demand.partials for argument in evaluated_expressions(partial)
         }
         calls |= {part for tree in arguments for part in walk(tree) if isinstance(part, Call)}
         joins = sum(is_matched(tree) for tree in trees)
@@ -134,7 +134,7 @@ class Cost:
         fold = partial.traits.fold
         return fold.additions(self.repeats(partial, node)) if isinstance(fold, FoldChoice) else fold
 
-    def compressed(self, node: Node) -> frozenset[Partial]:
+    def compressed_partials(self, node: Node) -> frozenset[Partial]:
         """The partials for which equal rows are put together before they are folded [UDAF 8]."""
         known = {each: each.traits.fold_choice for each in node.partials}
         return frozenset(each for each, ways in known.items() if ways and ways.is_compressed(self.repeats(each, node)))
@@ -187,6 +187,6 @@ def coded_expressions(demand: Demand) -> Iterable[Expression]:
     yield from demand.groups
 
 
-def evaluated_by(partial: Partial) -> Iterable[Expression]:
+def evaluated_expressions(partial: Partial) -> Iterable[Expression]:
     yield from partial.arguments
     yield from () if partial.filter is None else (partial.filter,)

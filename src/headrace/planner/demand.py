@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from headrace.aggregates.partials import Partial, partials_of
 from headrace.expressions.normal import normalize
-from headrace.expressions.static_tables import join_identity, matched
+from headrace.expressions.static_tables import join_identity, match_condition
 from headrace.model.caches import cached
 from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, transform
 from headrace.model.hashing import HashedOnce
@@ -17,7 +17,7 @@ from headrace.model.types import BOOLEAN
 from headrace.model.windows import AnyWindow
 from headrace.planner.lattice import MOST_CELLS, Node, union
 from headrace.predicates import Predicate
-from headrace.windows import Boundaries, compose, paired
+from headrace.windows import Boundaries, compose, paired_boundaries
 
 DEAR_COMBINE = 50
 """A partial that costs so many additions to combine may be worth a way of its own through the tree."""
@@ -39,7 +39,7 @@ class Demand(HashedOnce):
 @cached
 def demand(query: Query) -> Demand:
     renamed = plan_terms(query)
-    conditions = [matched(join) for join in query.joins if not join.outer]
+    conditions = [match_condition(join) for join in query.joins if not join.outer]
     conditions += [renamed(query.where)] if query.where is not None else []
     where = normalize(Call("and", tuple(conditions), BOOLEAN)) if conditions else None
     partials = {
@@ -119,7 +119,7 @@ class Shape:
 def make_leaf(predicate: Predicate, groups: frozenset[Expression], asks: Iterable[Ask]) -> Leaf:
     members = tuple(asks)
     node = Node(
-        boundaries=compose(paired(ask.window) for ask in members),
+        boundaries=compose(paired_boundaries(ask.window) for ask in members),
         dimensions=(),
         keep=frozenset((predicate,)),
         groups=groups,
@@ -160,7 +160,7 @@ def split_by_window(leaf: Leaf) -> tuple[Leaf, ...]:
     """One leaf per set of boundaries: more to fan out, fewer slices in each."""
     members: dict[Boundaries, list[Ask]] = {}
     for ask in leaf.asks:
-        members.setdefault(paired(ask.window), []).append(ask)
+        members.setdefault(paired_boundaries(ask.window), []).append(ask)
     return tuple(make_leaf(leaf.predicate, leaf.node.groups, asks) for asks in members.values())
 
 

@@ -38,7 +38,9 @@ def apart(demands: Mapping[str, Demand]) -> Draft:
     return Draft(tuple(places), (STREAM,) * len(places), tuple((leaf, places[leaf.node]) for leaf in leaves))
 
 
-def priced(outline: Draft, demands: Mapping[str, Demand], cost: Cost, alone: Mapping[str, float] | None = None) -> Plan:
+def price_plan(
+    outline: Draft, demands: Mapping[str, Demand], cost: Cost, alone: Mapping[str, float] | None = None
+) -> Plan:
     """`alone` is what is known already of the cost of queries by themselves."""
     known = alone or {}
     shipped = {place for _, place in outline.answers}
@@ -46,7 +48,7 @@ def priced(outline: Draft, demands: Mapping[str, Demand], cost: Cost, alone: Map
     for place, (node, parent) in enumerate(zip(outline.nodes, outline.parents, strict=True)):
         computing = cost.arc(None if parent == STREAM else outline.nodes[parent], node)
         shipping = cost.ship(node) if place in shipped else 0.0
-        compressed = cost.compressed(node) if parent == STREAM else frozenset()
+        compressed = cost.compressed_partials(node) if parent == STREAM else frozenset()
         nodes.append(PlannedNode(node, parent, cost.sample.rows(node), computing + shipping, compressed))
     answers = [Answer(leaf, place, cost.close(outline.nodes[place], leaf)) for leaf, place in outline.answers]
     apart = {name: known[name] if name in known else cost_alone(name, asked, cost) for name, asked in demands.items()}

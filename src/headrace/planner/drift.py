@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import Cost
-from headrace.planner.draft import draft, priced
+from headrace.planner.draft import draft, price_plan
 from headrace.planner.plan import Plan
 from headrace.planner.search import Effort
 
@@ -60,7 +60,7 @@ def rest(drift: Drift) -> Drift:
 
 def replan(plan: Plan, cost: Cost, effort: Effort | None = None) -> Plan:
     """A new plan for the same queries on new data, or the present one if that is about as cheap there."""
-    present = priced(draft(plan), plan.demands, cost)
+    present = price_plan(draft(plan), plan.demands, cost)
     new = make_plan(plan.demands, cost, effort)
     return new if new.cost_ns < (1 - GAIN) * present.cost_ns else present
 

@@ -10,7 +10,7 @@ from headrace.aggregates.partials import Partial
 from headrace.model.stored import stored
 from headrace.planner.demand import Ask, Demand, Leaf, make_leaf
 from headrace.planner.lattice import Node, contains_boundaries
-from headrace.windows import compose, paired
+from headrace.windows import compose, paired_boundaries
 
 STREAM = -1
 """The parent of nodes that are computed from the rows themselves."""
@@ -113,7 +113,7 @@ def found_route(plan: Plan, demand: Demand) -> tuple[Route, ...] | None:
     missing, routes = demand.partials, []
     for place in by_fitness(plan, demand):
         node = plan.nodes[place].node
-        leaf = wanted(demand, missing & node.partials)
+        leaf = wanted_node(demand, missing & node.partials)
         if not contains_boundaries(node.boundaries, leaf.boundaries):
             leaf = replace(leaf, boundaries=node.boundaries)
         if leaf.partials and node.covers(leaf):
@@ -126,7 +126,7 @@ def found_route(plan: Plan, demand: Demand) -> tuple[Route, ...] | None:
 
 def by_fitness(plan: Plan, demand: Demand) -> list[int]:
     """The shipped nodes of the query's group-by: first those that have its boundaries, and of these the smallest."""
-    boundaries = compose([paired(demand.window)])
+    boundaries = compose([paired_boundaries(demand.window)])
 
     def fitness(place: int) -> tuple[bool, float, int]:
         each = plan.nodes[place]
@@ -135,6 +135,6 @@ def by_fitness(plan: Plan, demand: Demand) -> list[int]:
     return sorted((place for place in plan.shipped if plan.nodes[place].node.groups == demand.groups), key=fitness)
 
 
-def wanted(demand: Demand, partials: Iterable[Partial]) -> Node:
+def wanted_node(demand: Demand, partials: Iterable[Partial]) -> Node:
     """What a query needs of one node, as a leaf."""
     return make_leaf(demand.predicate, demand.groups, [Ask("", demand.window, frozenset(partials))]).node

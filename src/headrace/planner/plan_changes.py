@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headrace.planner.cost import Cost
 from headrace.planner.demand import Ask, Demand, Leaf, make_leaf
-from headrace.planner.draft import Draft, apart, cost_alone, draft, priced
+from headrace.planner.draft import Draft, apart, cost_alone, draft, price_plan
 from headrace.planner.lattice import Node, union
 from headrace.planner.plan import STREAM, Plan
 
@@ -23,11 +23,11 @@ def add_query(plan: Plan, name: str, asked: Demand, cost: Cost) -> Plan:
     known = {**plan.alone_ns, name: cost_alone(name, asked, cost)}
     outline = draft(plan)
     leaf = make_leaf(asked.predicate, asked.groups, [Ask(name, asked.window, asked.partials)])
-    ways = [*joined(outline, leaf), *attached(outline, leaf), *widened(outline, leaf, cost)]
-    return min((priced(way, demands, cost, known) for way in ways), key=lambda each: each.cost_ns)
+    ways = [*join_leaf(outline, leaf), *attach_leaf(outline, leaf), *widen_nodes(outline, leaf, cost)]
+    return min((price_plan(way, demands, cost, known) for way in ways), key=lambda each: each.cost_ns)
 
 
-def joined(outline: Draft, leaf: Leaf) -> Iterator[Draft]:
+def join_leaf(outline: Draft, leaf: Leaf) -> Iterator[Draft]:
     """As one more query of a leaf of the same predicate and group-by, where its shipped node has what it takes."""
     for number, (other, place) in enumerate(outline.answers):
         if (other.node.keep, other.node.groups) == (leaf.node.keep, leaf.node.groups):
@@ -37,15 +37,15 @@ def joined(outline: Draft, leaf: Leaf) -> Iterator[Draft]:
                 yield replace(outline, answers=answers)
 
 
-def attached(outline: Draft, leaf: Leaf) -> Iterator[Draft]:
+def attach_leaf(outline: Draft, leaf: Leaf) -> Iterator[Draft]:
     """From the stream, or from a node that covers it."""
     yield with_leaf(outline, leaf, STREAM)
     for place, node in enumerate(outline.nodes):
         if node.covers(leaf.node):
-            yield from attached_to(outline, leaf, place)
+            yield from attach_to_node(outline, leaf, place)
 
 
-def attached_to(outline: Draft, leaf: Leaf, place: int) -> Iterator[Draft]:
+def attach_to_node(outline: Draft, leaf: Leaf, place: int) -> Iterator[Draft]:
     """From one node: fanned out in the task, or at close."""
     yield with_leaf(outline, leaf, place)
     if outline.nodes[place].groups == leaf.node.groups:
@@ -59,7 +59,7 @@ def with_leaf(outline: Draft, leaf: Leaf, parent: int) -> Draft:
     return Draft(nodes, parents, (*outline.answers, (leaf, len(outline.nodes))))
 
 
-def widened(outline: Draft, leaf: Leaf, cost: Cost) -> Iterator[Draft]:
+def widen_nodes(outline: Draft, leaf: Leaf, cost: Cost) -> Iterator[Draft]:
     """From a node that is made to cover it, with all nodes above: it stays where it was, so the tree stays as it is."""
     for place in kin(outline, leaf, cost):
         nodes = list(outline.nodes)
@@ -67,7 +67,7 @@ def widened(outline: Draft, leaf: Leaf, cost: Cost) -> Iterator[Draft]:
             nodes[above] = union([nodes[above], leaf.node])
         wider = replace(outline, nodes=tuple(nodes))
         if is_sound(wider):
-            yield from attached_to(wider, leaf, place)
+            yield from attach_to_node(wider, leaf, place)
 
 
 def kin(outline: Draft, leaf: Leaf, cost: Cost) -> Sequence[int]:
@@ -106,9 +106,9 @@ def drop_query(plan: Plan, name: str, cost: Cost) -> Plan:
     touched = {above for leaf, place in outline.answers if asks_of(leaf, name) for above in path(outline, place)}
     answers = tuple((rest, place) for leaf, place in outline.answers for rest in without(leaf, name))
     left = replace(outline, answers=answers)
-    ways = [pruned(left, frozenset()), pruned(narrowed(left, touched), touched), apart(demands)]
+    ways = [prune(left, frozenset()), prune(narrow_nodes(left, touched), touched), apart(demands)]
     ways = [way for way in ways if is_sound(way)]
-    return min((priced(way, demands, cost, known) for way in ways), key=lambda each: each.cost_ns)
+    return min((price_plan(way, demands, cost, known) for way in ways), key=lambda each: each.cost_ns)
 
 
 def asks_of(leaf: Leaf, name: str) -> bool:
@@ -124,7 +124,7 @@ def without(leaf: Leaf, name: str) -> Iterator[Leaf]:
         yield make_leaf(leaf.predicate, leaf.node.groups, asks)
 
 
-def narrowed(outline: Draft, touched: Set[int]) -> Draft:
+def narrow_nodes(outline: Draft, touched: Set[int]) -> Draft:
     """Each touched node as the union of what is computed from it, children first."""
     nodes = list(outline.nodes)
     needed: dict[int, list[Node]] = {}
@@ -139,7 +139,7 @@ def narrowed(outline: Draft, touched: Set[int]) -> Draft:
     return replace(outline, nodes=tuple(nodes))
 
 
-def pruned(outline: Draft, touched: Set[int]) -> Draft:
+def prune(outline: Draft, touched: Set[int]) -> Draft:
     """Without nodes that serve nothing, and without touched nodes that only hand on to one other."""
     used = {place for _, answered in outline.answers for place in path(outline, answered)}
     children: dict[int, int] = {}

@@ -89,7 +89,7 @@ def search(leaves: Sequence[Node], cost: ArcCost, effort: Effort | None = None) 
     limits = effort or Effort()
     terminals = list(dict.fromkeys(leaves))
     graph = Graph(terminals, cost)
-    best = shared(terminals, len(terminals), graph)
+    best = find_shared_tree(terminals, len(terminals), graph)
     if len(terminals) <= limits.all_unions_up_to:
         return best_with(all_unions(terminals), best, terminals, graph)
     rng = np.random.default_rng(limits.seed)
@@ -103,8 +103,8 @@ def search(leaves: Sequence[Node], cost: ArcCost, effort: Effort | None = None) 
 def best_with(drawn: Sequence[Node], best: SharedTree, terminals: Sequence[Node], graph: Graph) -> SharedTree:
     """The better of a tree and the tree found over its nodes and those drawn [NFC algorithm 1]."""
     kept = [node for node in best.nodes if node not in set(terminals)]
-    candidates = [*terminals, *kept, *drawn, *mixed(drawn, [*kept, *terminals], graph)]
-    tree = shared(list(dict.fromkeys(possible(candidates))), len(terminals), graph)
+    candidates = [*terminals, *kept, *drawn, *mix_unions(drawn, [*kept, *terminals], graph)]
+    tree = find_shared_tree(list(dict.fromkeys(possible(candidates))), len(terminals), graph)
     return min(best, tree, key=lambda each: each.cost)
 
 
@@ -151,7 +151,7 @@ def natural_unions(terminals: Sequence[Node]) -> list[Node]:
     return list(dict.fromkeys(union(members) for members in alike.values() if len(members) > 1))
 
 
-def mixed(drawn: Sequence[Node], others: Sequence[Node], graph: Graph) -> list[Node]:
+def mix_unions(drawn: Sequence[Node], others: Sequence[Node], graph: Graph) -> list[Node]:
     """NFC V: between a union and a node that covers it, the union's filter with the other's groups, and the reverse."""
     found = []
     for node in drawn:
@@ -162,7 +162,7 @@ def mixed(drawn: Sequence[Node], others: Sequence[Node], graph: Graph) -> list[N
     return found
 
 
-def shared(nodes: Sequence[Node], terminals: int, graph: Graph) -> SharedTree:
+def find_shared_tree(nodes: Sequence[Node], terminals: int, graph: Graph) -> SharedTree:
     """The best tree found over these nodes, the first of which are the terminals."""
     matrix = graph.matrix([graph.place(node) for node in nodes])
     tree = steiner_tree(matrix, 0, list(range(1, terminals + 1)))

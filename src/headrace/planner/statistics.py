@@ -118,7 +118,7 @@ class Sample:
         """The distinct (slice, cell, group) triples of the node in one batch."""
         found = self.known_rows.get(node)
         if found is None:
-            counts = np.unique_counts(self.keys(node)[self.kept(node.keep)]).counts
+            counts = np.unique_counts(self.keys(node)[self.mask_kept(node.keep)]).counts
             found = distinct_estimate(counts, self.batch_rows * self.selectivity(node.keep))
             self.known_rows[node] = found
         return found
@@ -129,7 +129,7 @@ class Sample:
         """
         key = node, places
         if key not in self.known_repeats:
-            counts = np.unique_counts(self.keys(node)[self.kept(node.keep)]).counts
+            counts = np.unique_counts(self.keys(node)[self.mask_kept(node.keep)]).counts
             in_slice = places * max(1, self.slices(node.boundaries).size)
             self.known_repeats[key] = meeting_estimate(counts, self.batch_rows * self.selectivity(node.keep), in_slice)
         return self.known_repeats[key]
@@ -158,10 +158,10 @@ class Sample:
 
     def selectivity(self, keep: frozenset[Predicate]) -> float:
         if keep not in self.known_shares:
-            self.known_shares[keep] = float(self.kept(keep).mean()) if len(self.times_us) else 0.0
+            self.known_shares[keep] = float(self.mask_kept(keep).mean()) if len(self.times_us) else 0.0
         return self.known_shares[keep]
 
-    def kept(self, keep: frozenset[Predicate]) -> Mask:
+    def mask_kept(self, keep: frozenset[Predicate]) -> Mask:
         if keep not in self.known_masks:
             passes = np.zeros(len(self.times_us), dtype=np.bool_)
             for predicate in keep:

@@ -180,7 +180,7 @@ class Dimension(HashedOnce):
         if test in ("in", "="):
             return self._is_one_of(constants)
         if test == "<>":
-            return negated(self._is_one_of(constants))
+            return negate_truth(self._is_one_of(constants))
         (constant,) = constants
         data_type = self.expression.type
         cut = Cut(constant) if test in (">=", "<") else cut_above(constant, data_type)
@@ -231,7 +231,7 @@ def interval_to_equality(coarse: Dimension) -> Codes:
     return cells
 
 
-def negated(truth: Truth) -> Truth:
+def negate_truth(truth: Truth) -> Truth:
     return (TRUE - truth).astype(np.int8)
 
 
@@ -255,4 +255,4 @@ def opaque_truth(test: str, constants: tuple[Value, ...]) -> Truth:
         if constant is not None:
             matching[2 if constant else 1] = TRUE
     matching[NULL_CELL] = UNKNOWN
-    return negated(matching) if test == "<>" else matching
+    return negate_truth(matching) if test == "<>" else matching

@@ -15,7 +15,7 @@ from headrace.model.hashing import HashedOnce
 from headrace.model.stored import stable_text, stored
 from headrace.model.types import BOOLEAN, NULL, common_type
 from headrace.predicates.dimensions import TRUE as HOLDS
-from headrace.predicates.dimensions import UNKNOWN, Cut, Dimension, Kind, Truth, cut_above, negated, sorted_cuts
+from headrace.predicates.dimensions import UNKNOWN, Cut, Dimension, Kind, Truth, cut_above, negate_truth, sorted_cuts
 
 MAX_TABLE_CELLS = 1 << 20
 """A predicate over more combinations than this is taken as one opaque condition."""
@@ -153,7 +153,7 @@ def truth_on(tree: Expression, dimensions: Sequence[Dimension], positions: Mappi
             result = combine(result, truth_on(argument, dimensions, positions))
         return result
     if isinstance(tree, Call) and tree.function == "not":
-        return negated(truth_on(tree.arguments[0], dimensions, positions))
+        return negate_truth(truth_on(tree.arguments[0], dimensions, positions))
     atom = atom_of(tree)
     place = positions[atom.expression]
     truth = dimensions[place].truth(atom.test, atom.constants)  # type: ignore[arg-type]

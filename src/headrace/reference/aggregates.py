@@ -15,7 +15,7 @@ from headrace.reference.functions import EXACT, fit, order_key
 SKETCHES = {"quantile_sketch", "relative_sketch", "distinct_sketch"}
 
 
-def unsupported(aggregate: Aggregate) -> str | None:
+def why_unsupported(aggregate: Aggregate) -> str | None:
     """Why the aggregate can't be computed here, if it can't."""
     if aggregate.function in SKETCHES or any(argument.type == BINARY for argument in aggregate.arguments):
         return "the reference interpreter has no sketches"
@@ -53,10 +53,10 @@ def float_total(values: list[float]) -> float:
     try:
         return math.fsum(values)
     except OverflowError:  # on the way, and perhaps not at the end
-        return rounded(sum(map(Fraction, values), start=Fraction(0)))
+        return round_fraction(sum(map(Fraction, values), start=Fraction(0)))
 
 
-def rounded(exact: Fraction) -> float:
+def round_fraction(exact: Fraction) -> float:
     try:
         return float(exact)
     except OverflowError:
@@ -69,7 +69,7 @@ def mean(values: list[Any]) -> float | None:
     sum_of_values = total(values)
     if isinstance(sum_of_values, float):
         return sum_of_values / len(values)
-    return rounded(Fraction(sum_of_values) / len(values))
+    return round_fraction(Fraction(sum_of_values) / len(values))
 
 
 def variance(values: list[Any], *, sample: bool) -> float | None:
@@ -82,7 +82,7 @@ def variance(values: list[Any], *, sample: bool) -> float | None:
     exact = [Fraction(value) for value in reals]
     center = sum(exact, start=Fraction(0)) / len(exact)
     squares = sum(((value - center) ** 2 for value in exact), start=Fraction(0))
-    return rounded(squares / (len(exact) - sample))
+    return round_fraction(squares / (len(exact) - sample))
 
 
 def deviation(values: list[Any], *, sample: bool) -> float | None:
@@ -98,7 +98,7 @@ def extreme(choose: Callable[..., Any]) -> Callable[[list[Any]], Any]:
     return compute
 
 
-def chosen_by(choose: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+def choose_by(choose: Callable[..., Any]) -> Callable[[list[Any]], Any]:
     """The value beside the least or greatest one; of several the least, and NULL only if there is no other."""
 
     def compute(pairs: list[tuple[Any, Any]]) -> Any:
@@ -125,7 +125,7 @@ def parts(values: list[Any], count: int) -> tuple[float | None, ...] | None:
     return tuple(nearest_rank(values, part / count) for part in range(1, count)) if values else None
 
 
-def interpolated(values: list[Any], fraction: float = 0.5) -> float | None:
+def interpolate(values: list[Any], fraction: float = 0.5) -> float | None:
     if not values:
         return None
     ordered = sorted(map(float, values), key=order_key)
@@ -137,7 +137,7 @@ def interpolated(values: list[Any], fraction: float = 0.5) -> float | None:
 # Items and their weights
 
 
-def weighed(values: list[Any], is_weighted: bool) -> tuple[list[tuple[Any, int, int]], int] | None:
+def weigh_items(values: list[Any], is_weighted: bool) -> tuple[list[tuple[Any, int, int]], int] | None:
     """Items with their weights, the heaviest first, and the weight of all; none is beyond 64 bits."""
     pairs = values if is_weighted else [(value, 1) for value in values]
     counted = [(value, weight) for value, weight in pairs if value is not None and weight > 0]
@@ -152,12 +152,12 @@ def weighed(values: list[Any], is_weighted: bool) -> tuple[list[tuple[Any, int, 
 
 
 def heavy_hitters(values: list[Any], phi: float) -> Any:
-    found = weighed(values, bool(values) and isinstance(values[0], tuple))
+    found = weigh_items(values, bool(values) and isinstance(values[0], tuple))
     return None if found is None else tuple(item for item in found[0] if item[1] >= phi * found[1])
 
 
 def top_k(values: list[Any], k: int) -> Any:
-    found = weighed(values, is_weighted=False)
+    found = weigh_items(values, is_weighted=False)
     return None if found is None else tuple(found[0][:k])
 
 
@@ -173,10 +173,10 @@ LOWER: dict[str, Callable[..., Any]] = {
     "stddev_samp": lambda values: deviation(values, sample=True),
     "bool_and": lambda values: all(values) if values else None,
     "bool_or": lambda values: any(values) if values else None,
-    "min_by": chosen_by(min),
-    "max_by": chosen_by(max),
-    "median": interpolated,
-    "percentile": interpolated,
+    "min_by": choose_by(min),
+    "max_by": choose_by(max),
+    "median": interpolate,
+    "percentile": interpolate,
     "approx_median": lambda values: nearest_rank(values, 0.5),
     "percentile_approx": nearest_rank,
     "percentile_relative": nearest_rank,

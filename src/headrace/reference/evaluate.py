@@ -62,16 +62,16 @@ class Evaluator:
             value, test_failed = self.evaluate(test, row, known)
             failed = failed or test_failed
             if chosen is None and value is not None:
-                return self.fitted(value, tree.type, failed)
+                return self.fit(value, tree.type, failed)
             if chosen is not None and value is True:
                 value, chosen_failed = self.evaluate(chosen, row, known)
-                return self.fitted(value, tree.type, failed or chosen_failed)
+                return self.fit(value, tree.type, failed or chosen_failed)
         if tree.function == "coalesce":
             return Result(None, failed)
         value, last_failed = self.evaluate(tree.arguments[-1], row, known)
-        return self.fitted(value, tree.type, failed or last_failed)
+        return self.fit(value, tree.type, failed or last_failed)
 
-    def fitted(self, value: Any, target: DataType, failed: bool) -> Result:
+    def fit(self, value: Any, target: DataType, failed: bool) -> Result:
         try:
             return Result(fit(value, target), failed)
         except RowError:
@@ -80,7 +80,7 @@ class Evaluator:
     def apply(self, tree: Call, values: list[Any], failed: bool) -> Result:
         name = tree.function
         if name in LENIENT:
-            return self.fitted(LENIENT[name](values), tree.type, failed)
+            return self.fit(LENIENT[name](values), tree.type, failed)
         if None in values:
             return Result(None, failed)
         try:

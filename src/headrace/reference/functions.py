@@ -50,7 +50,7 @@ def fit_decimal(value: Decimal, target: DataType) -> Decimal:
     raise RowError(f"beyond {target}")
 
 
-def promoted(left: Any, right: Any) -> tuple[Any, Any]:
+def promote(left: Any, right: Any) -> tuple[Any, Any]:
     """If one side is a DOUBLE, both are."""
     if isinstance(left, float) or isinstance(right, float):
         return float(left), float(right)
@@ -65,13 +65,13 @@ def order_key(value: Any) -> Any:
 
 
 def compare(left: Any, right: Any) -> int:
-    first, second = (order_key(side) for side in promoted(left, right))
+    first, second = (order_key(side) for side in promote(left, right))
     return int(first > second) - int(first < second)
 
 
 def arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def compute(left: Any, right: Any) -> Any:
-        first, second = promoted(left, right)
+        first, second = promote(left, right)
         if isinstance(first, Decimal) or isinstance(second, Decimal):
             first, second = Decimal(first), Decimal(second)
         return operation(first, second)

@@ -18,7 +18,7 @@ from headrace.model.schema import Stream, UserFunction
 from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, OUT_OF_RANGE
 from headrace.model.types import Value
 from headrace.model.windows import Interval, fills_gaps
-from headrace.reference.aggregates import lower, unsupported
+from headrace.reference.aggregates import lower, why_unsupported
 from headrace.reference.evaluate import Evaluator, Row
 from headrace.reference.functions import RowError, order_key
 from headrace.reference.user_aggregates import lower_user
@@ -132,7 +132,7 @@ class Interpreter:
 
     def register(self, name: str, query: Query) -> None:
         for aggregate in query.aggregates():
-            reason = unsupported(aggregate)
+            reason = why_unsupported(aggregate)
             if reason is not None:
                 message = f"{aggregate.function} can't be computed here: {reason}"
                 raise UnsupportedError("unsupported", message)
@@ -242,7 +242,7 @@ class Interpreter:
             return found[-1].value, errors
         return tuple(each.value for each in found), errors
 
-    def lowered(self, aggregate: Aggregate, values: list[Any]) -> Value:
+    def lower(self, aggregate: Aggregate, values: list[Any]) -> Value:
         if aggregate.function in self.user:
             return lower_user(self.user[aggregate.function], aggregate, values)
         return lower(aggregate, values)
@@ -376,7 +376,7 @@ class Interpreter:
         for position, aggregate in enumerate(registered.aggregates):
             values = [member.values[position] for member in members if member.values[position] is not None]
             try:
-                known[aggregate] = self.lowered(aggregate, values)
+                known[aggregate] = self.lower(aggregate, values)
             except RowError:
                 known[aggregate] = None
                 errors += 1

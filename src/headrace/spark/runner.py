@@ -23,7 +23,7 @@ from headrace.engine.context import Setting, step_of
 from headrace.engine.level1_task import Piece, map_rows, map_units
 from headrace.engine.level2_task import Reduced, reduce_step
 from headrace.engine.step import Ran
-from headrace.engine.task_counts import counted_from, to_json
+from headrace.engine.task_counts import parse_counted, to_json
 from headrace.inputs import Rows
 from headrace.inputs.conversion import convert_table
 from headrace.spark.session import check_workers
@@ -71,7 +71,7 @@ class SparkRunner:
             check_workers(self.spark, problem)
             raise
         reduced = [
-            Reduced(manifest_from(json.loads(row.manifest)), counted_from(bytes(row.counted))) for row in outcomes
+            Reduced(manifest_from(json.loads(row.manifest)), parse_counted(bytes(row.counted))) for row in outcomes
         ]
         if rows is None:
             return Ran(reduced)

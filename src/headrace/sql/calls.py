@@ -16,7 +16,7 @@ from headrace.model.schema import UserFunction
 from headrace.sql.constants import CONSTANT_CASTS
 from headrace.sql.scope import BOUNDS_HINT, NOT_REPLAYABLE, WINDOW_NAMES
 from headrace.sql.spots import allow
-from headrace.sql.user_aggregates import find_aggregate, fit, user_aggregate, widened
+from headrace.sql.user_aggregates import find_aggregate, fit, user_aggregate, widen_arguments
 
 if TYPE_CHECKING:
     from headrace.sql.expressions import ExpressionBuilder
@@ -73,7 +73,7 @@ def user_call(builder: ExpressionBuilder, user: UserFunction, node: exp.Expressi
     if len(given) != len(user.parameters) or not all(fits):
         wanted = ", ".join(map(str, user.parameters))
         raise builder.fail("type", f"{user.name} takes ({wanted}), not ({', '.join(map(str, given))})", node)
-    return Call(user.name, widened(arguments, user.parameters), user.returns)
+    return Call(user.name, widen_arguments(arguments, user.parameters), user.returns)
 
 
 def unknown_function(builder: ExpressionBuilder, written: str, node: exp.Expression) -> QueryError:
@@ -158,7 +158,7 @@ def check_row_level(builder: ExpressionBuilder, tree: Expression, node: exp.Expr
         raise builder.fail("aggregate", "a row lies in several windows", node, BOUNDS_HINT)
 
 
-def filtered(builder: ExpressionBuilder, node: exp.Expression) -> Expression:
+def build_filter(builder: ExpressionBuilder, node: exp.Expression) -> Expression:
     tree = builder.build(node.this)
     if not isinstance(tree, Aggregate) or tree.filter is not None:
         raise builder.fail("syntax", "FILTER belongs behind an aggregate", node)

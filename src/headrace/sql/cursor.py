@@ -65,12 +65,12 @@ class Cursor:
     def expect(self, *words: str) -> None:
         for word in words:
             if not self.accept(word):
-                raise self.unexpected(f"expected {word}")
+                raise self.syntax_error(f"expected {word}")
 
     def advance(self) -> Token:
         token = self.peek()
         if token is None:
-            raise self.unexpected("the statement ends too early")
+            raise self.syntax_error("the statement ends too early")
         self.position += 1
         return token
 
@@ -82,29 +82,29 @@ class Cursor:
         end = self.tokens[-1].end + 1 if self.tokens else 0
         return Span(end, end + 1)
 
-    def unexpected(self, message: str, hint: str | None = None) -> QueryError:
+    def syntax_error(self, message: str, hint: str | None = None) -> QueryError:
         return QueryError("syntax", message, hint=hint, span=self.spot())
 
     def name(self, what: str) -> str:
         token = self.peek()
         if token is None or not is_word(token):
-            raise self.unexpected(f"expected {what}")
+            raise self.syntax_error(f"expected {what}")
         if not token.text:
-            raise self.unexpected("a name needs a character")
+            raise self.syntax_error("a name needs a character")
         self.position += 1
         return token.text
 
     def string(self, what: str) -> str:
         token = self.peek()
         if token is None or token.token_type != TokenType.STRING:
-            raise self.unexpected(f"expected {what} in quotes")
+            raise self.syntax_error(f"expected {what} in quotes")
         self.position += 1
         return token.text
 
     def integer(self, what: str) -> int:
         token = self.peek()
         if token is None or token.token_type != TokenType.NUMBER or not re.fullmatch(r"[0-9]{1,18}", token.text):
-            raise self.unexpected(f"expected {what}, a whole number")
+            raise self.syntax_error(f"expected {what}, a whole number")
         self.position += 1
         return int(token.text)
 
@@ -114,7 +114,7 @@ class Cursor:
         self.accept("INTERVAL")
         token = self.peek()
         if token is None or not is_value(token):
-            raise self.unexpected("expected a duration", hint=DURATION_HINT)
+            raise self.syntax_error("expected a duration", hint=DURATION_HINT)
         self.position += 1
         text = token.text
         unit = self.peek()
@@ -126,7 +126,7 @@ class Cursor:
     def data_type(self) -> types.DataType:
         first = self.peek()
         if first is None:
-            raise self.unexpected("expected a type")
+            raise self.syntax_error("expected a type")
         if self.accept("DOUBLE PRECISION"):
             return types.DOUBLE
         name = self.name("a type").upper()

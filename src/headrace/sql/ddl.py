@@ -38,7 +38,7 @@ def parse_create(tokens: list[Token]) -> Stream | Table | NamedSelect:
     for word, parse in kinds.items():
         if cursor.accept(word):
             return parse(cursor)
-    raise cursor.unexpected(
+    raise cursor.syntax_error(
         "only streams, tables and queries can be created", "CREATE STREAM, CREATE TABLE or CREATE QUERY"
     )
 
@@ -52,7 +52,7 @@ def named_select(cursor: Cursor) -> NamedSelect:
     name_token = tokens[0]
     cursor.expect("AS")
     if cursor.at_end:
-        raise cursor.unexpected("expected SELECT")
+        raise cursor.syntax_error("expected SELECT")
     return NamedSelect(name, name_token, list(cursor.tokens[cursor.position :]))
 
 
@@ -64,7 +64,7 @@ def name_tokens(cursor: Cursor) -> list[Token]:
             break
         tokens.append(cursor.advance())
     if not tokens:
-        raise cursor.unexpected("expected the query's name", QUERY_NAME_HINT)
+        raise cursor.syntax_error("expected the query's name", QUERY_NAME_HINT)
     return tokens
 
 
@@ -78,7 +78,7 @@ def columns(cursor: Cursor) -> tuple[Column, ...]:
         if cursor.accept(")"):
             return tuple(found)
         if cursor.next_is("NOT", "NULL") or cursor.next_is("PRIMARY KEY"):
-            raise cursor.unexpected(
+            raise cursor.syntax_error(
                 "columns have no constraints", hint="any column may hold NULL; declare name and type only"
             )
         cursor.expect(",")
@@ -89,7 +89,7 @@ def table(cursor: Cursor) -> Table:
     name = cursor.name("the table's name")
     declared = columns(cursor)
     if not cursor.at_end:
-        raise cursor.unexpected("nothing may follow the columns of a table")
+        raise cursor.syntax_error("nothing may follow the columns of a table")
     try:
         return Table(name, declared)
     except ValueError as problem:
@@ -105,13 +105,13 @@ def stream(cursor: Cursor) -> Stream:
         option = next((words for words in STREAM_OPTIONS if cursor.accept(*words)), None)
         if option is None:
             known = ", ".join(" ".join(words) for words in STREAM_OPTIONS)
-            raise cursor.unexpected("this is not an option of a stream", hint=f"known options: {known}")
+            raise cursor.syntax_error("this is not an option of a stream", hint=f"known options: {known}")
         field, read = STREAM_OPTIONS[option]
         if field in options:
-            raise cursor.unexpected(f"{' '.join(option)} is given twice")
+            raise cursor.syntax_error(f"{' '.join(option)} is given twice")
         options[field] = read(cursor)
     if "event_time" not in options:
-        raise cursor.unexpected(
+        raise cursor.syntax_error(
             f"stream {name} needs an EVENT TIME", hint="add EVENT TIME <column>; the column is a TIMESTAMP"
         )
     try:

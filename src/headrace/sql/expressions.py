@@ -93,7 +93,7 @@ class ExpressionBuilder:
             message = f"written out, the query has more than {MAX_STATEMENT_BYTES >> 10} KiB"
             raise self.fail("limit", message, node, SIMPLIFY)
 
-    def copied(self, tree: Expression, copies: int, node: exp.Expression) -> Expression:
+    def check_copies(self, tree: Expression, copies: int, node: exp.Expression) -> Expression:
         """A tree that will stand in more than one place."""
         self.charge(sum(1 for _ in walk(tree)) * copies, node)
         return tree
@@ -124,7 +124,7 @@ class ExpressionBuilder:
         allow(self.spots, node, "this", "table", "db", "catalog")
         tree = self.scope.column(node)
         if isinstance(tree, Call | Aggregate):
-            self.copied(tree, 1, node)
+            self.check_copies(tree, 1, node)
             if self.depth + height(tree) > MAX_HEIGHT + SLACK:
                 raise self.too_high(node)
         return tree
@@ -153,7 +153,9 @@ class ExpressionBuilder:
         except (ValueError, ArithmeticError) as problem:
             raise self.fail("constant", f"'{constant.value}' is not {target.name}: {problem}", node) from None
 
-    def adapted(self, arguments: tuple[Expression, ...], nodes: Sequence[exp.Expression]) -> tuple[Expression, ...]:
+    def adapt_constants(
+        self, arguments: tuple[Expression, ...], nodes: Sequence[exp.Expression]
+    ) -> tuple[Expression, ...]:
         """A text constant compared with a TIMESTAMP or an ADDRESS is one."""
         targets = {argument.type for argument in arguments} & {types.TIMESTAMP, types.ADDRESS}
         if len(targets) != 1:
@@ -188,7 +190,7 @@ class ExpressionBuilder:
             operator = BINARY[type(link)]
             arguments: tuple[Expression, ...] = (tree, self.build(link.expression))
             if operator in COMPARISONS:
-                arguments = self.adapted(arguments, (link.this, link.expression))
+                arguments = self.adapt_constants(arguments, (link.this, link.expression))
             tree = self.call(operator, arguments, link)
         self.depth -= len(chain) - 1
         return tree
@@ -234,18 +236,18 @@ class ExpressionBuilder:
         subject = self.build(node.this)
         candidates = tuple(self.build(candidate) for candidate in node.expressions)
         self.depth -= 1
-        subject, *adapted = self.adapted((subject, *candidates), (node.this, *node.expressions))
+        subject, *adapted = self.adapt_constants((subject, *candidates), (node.this, *node.expressions))
         if all(isinstance(candidate, Literal) for candidate in adapted):
             return self.call("in", (subject, *adapted), node)
-        self.copied(subject, len(adapted), node)
+        self.check_copies(subject, len(adapted), node)
         return self.call("or", tuple(self.call("=", (subject, candidate), node) for candidate in adapted), node)
 
     def between(self, node: exp.Expression) -> Expression:
         allow(self.spots, node, "this", "low", "high")
         self.enter(1, node)
-        subject = self.copied(self.build(node.this), 2, node)
+        subject = self.check_copies(self.build(node.this), 2, node)
         low, high = (
-            self.adapted((subject, self.build(bound)), (node.this, bound))
+            self.adapt_constants((subject, self.build(bound)), (node.this, bound))
             for bound in (node.args["low"], node.args["high"])
         )
         self.depth -= 1
@@ -279,13 +281,13 @@ class ExpressionBuilder:
         subject = None
         if node.args.get("this") is not None:
             self.enter(1, node)
-            subject = self.copied(self.build(node.this), len(branches), node)
+            subject = self.check_copies(self.build(node.this), len(branches), node)
             self.depth -= 1
         arguments: list[Expression] = []
         for branch in branches:
             condition = self.build(branch.this)
             if subject is not None:
-                condition = self.call("=", self.adapted((subject, condition), (node.this, branch.this)), branch)
+                condition = self.call("=", self.adapt_constants((subject, condition), (node.this, branch.this)), branch)
             arguments += [condition, self.build(branch.args["true"])]
         arguments.append(self.build(default) if default is not None else Literal(None, types.NULL))
         return self.call("case", tuple(arguments), node)
@@ -315,6 +317,6 @@ HANDLERS: dict[type[exp.Expression], Handler] = {
     exp.Case: ExpressionBuilder.case,
     exp.DPipe: ExpressionBuilder.concatenation,
     exp.Anonymous: calls.function,
-    exp.Filter: calls.filtered,
+    exp.Filter: calls.build_filter,
     **dict.fromkeys(BINARY, ExpressionBuilder.binary),
 }

@@ -145,7 +145,7 @@ class Lifter:
             cast, _ = self.open_casts.pop()
             self.lifted.casts[cast] = self.cursor.data_type()
             if not self.cursor.next_is(")"):
-                raise self.cursor.unexpected("expected ) after the type")
+                raise self.cursor.syntax_error("expected ) after the type")
         elif kind == TokenType.ALIAS and self.group_item is not None and self.depth == 0:
             if kind_at(self.tokens, index - 1) == TokenType.GROUP_BY or self.group_item in self.lifted.group_aliases:
                 raise QueryError(
@@ -198,7 +198,7 @@ class Lifter:
         offset_us = cursor.duration() if cursor.accept("OFFSET") else 0
         if not cursor.next_is("]"):
             hint = "a window is [RANGE '12 min' SLIDE '5 min' OFFSET '1 min']"
-            raise cursor.unexpected("expected SLIDE, OFFSET or ]", hint=hint)
+            raise cursor.syntax_error("expected SLIDE, OFFSET or ]", hint=hint)
         cursor.expect("]")
         self.add_window(lambda: Window(range_us, slide_us, offset_us), index - 1, index)
 

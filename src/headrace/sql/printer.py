@@ -117,7 +117,7 @@ class ExpressionPrinter:
             return self.aggregate(tree)
         return self.call(tree)
 
-    def listed(self, trees: tuple[Expression, ...]) -> str:
+    def join_list(self, trees: tuple[Expression, ...]) -> str:
         return ", ".join(self.text(tree) for tree in trees)
 
     def inside(self, tree: Expression, level: int) -> str:
@@ -126,7 +126,7 @@ class ExpressionPrinter:
 
     def aggregate(self, tree: Aggregate) -> str:
         inside = ExpressionPrinter(qualified=self.qualified)
-        listed = inside.listed((*tree.arguments, *tree.parameters))
+        listed = inside.join_list((*tree.arguments, *tree.parameters))
         arguments = f"{'DISTINCT ' if tree.distinct else ''}{listed}" if listed else "*"
         condition = f" FILTER (WHERE {inside.text(tree.filter)})" if tree.filter is not None else ""
         return f"{tree.function}({arguments}){condition}"
@@ -142,7 +142,7 @@ class ExpressionPrinter:
             whens = " ".join(f"WHEN {self.text(condition)} THEN {self.text(value)}" for condition, value in branches)
             return f"CASE {whens} ELSE {self.text(arguments[-1])} END"
         if name not in OPERATORS:
-            return f"{name if name in FUNCTIONS else quote(name)}({self.listed(arguments)})"
+            return f"{name if name in FUNCTIONS else quote(name)}({self.join_list(arguments)})"
         return self.operator(name, arguments)
 
     def operator(self, name: str, arguments: tuple[Expression, ...]) -> str:
@@ -155,7 +155,7 @@ class ExpressionPrinter:
         if name in SUFFIXES:
             return f"{first} {SUFFIXES[name]}"
         if name == "in":
-            return f"{first} IN ({self.listed(arguments[1:])})"
+            return f"{first} IN ({self.join_list(arguments[1:])})"
         return f"{first} {name.upper()} {self.inside(arguments[1], level + 1)}"
 
 

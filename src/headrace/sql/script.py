@@ -94,16 +94,16 @@ class ScriptReader:
         try:
             statements = list(split_statements(tokenize(self.text)))
         except QueryError as error:
-            yield self.located(error)
+            yield self.locate_error(error)
             return
         for tokens in statements:
             try:
                 yield self.statement(tokens)
             except QueryError as error:
                 error.hint = slip_hint(tokens) or error.hint
-                yield self.located(error)
+                yield self.locate_error(error)
 
-    def located(self, error: QueryError) -> QueryError:
+    def locate_error(self, error: QueryError) -> QueryError:
         error.source = self.text
         return error
 

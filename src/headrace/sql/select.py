@@ -167,7 +167,7 @@ class SelectBuilder:
     def group_expression(self, node: exp.Expression) -> Expression:
         """GROUP BY takes expressions, positions in the SELECT list, and names given there."""
         if self.spots.is_number(node):
-            return self.expressions.build(unaliased(self.item_at(node)))
+            return self.expressions.build(strip_alias(self.item_at(node)))
         if is_bare_name(node) and self.scope.find(node) is None:
             node = self.aliased.get(self.spots.name(node.this).lower(), node)
         return self.expressions.build(node)
@@ -185,7 +185,7 @@ class SelectBuilder:
     def read_outputs(self) -> list[Item]:
         items = []
         for position, node in enumerate(self.select.expressions, start=1):
-            inner = unaliased(node)
+            inner = strip_alias(node)
             if inner is node and self.is_window_struct(inner):
                 items += [Item(name, bound, inner) for name, bound in WINDOW_NAMES.items()]
                 continue
@@ -266,7 +266,7 @@ class SelectBuilder:
         allow(self.spots, node, "this", "desc", "nulls_first")
         inner = node.this
         if self.spots.is_number(inner):
-            inner = unaliased(self.item_at(inner))
+            inner = strip_alias(self.item_at(inner))
             self.scope.named_first = False
         tree = self.expressions.build(inner)
         self.scope.named_first = True
@@ -307,7 +307,7 @@ def times_in(tree: Expression) -> Iterator[Expression]:
         yield from times_in(part)
 
 
-def unaliased(node: exp.Expression) -> exp.Expression:
+def strip_alias(node: exp.Expression) -> exp.Expression:
     return node.this if isinstance(node, exp.Alias) else node
 
 

@@ -51,7 +51,7 @@ class Spots:
             found = [index for index in range(1, len(self.source)) if self.is_selected_star(index)][:1]
         if not found:
             return span_of(self.source[0])
-        return span_of(*self.balanced(found[0], found[-1]))
+        return span_of(*self.balance(found[0], found[-1]))
 
     def leaves(self, node: exp.Expression) -> Iterator[int]:
         """A called function counts with the parenthesis behind it."""
@@ -69,7 +69,7 @@ class Spots:
         before = self.kind(index - 1)
         return self.kind(index) == TokenType.STAR and before in (TokenType.SELECT, TokenType.COMMA, TokenType.DOT)
 
-    def balanced(self, first: int, last: int) -> tuple[Token, Token]:
+    def balance(self, first: int, last: int) -> tuple[Token, Token]:
         """The outermost tokens of a range that is widened until every parenthesis in it has its partner."""
         closes = opens = 0
         for token in self.source[first : last + 1]:

@@ -43,7 +43,7 @@ def user_aggregate(
     parameters = tuple(each for each in behind if isinstance(each, Literal))
     if len(parameters) != len(behind):
         raise builder.fail("type", f"{result.name} needs constants behind its {len(rows)} arguments", node)
-    return Aggregate(result.name, widened(rows, aggregate.arguments), result.returns, parameters=parameters)
+    return Aggregate(result.name, widen_arguments(rows, aggregate.arguments), result.returns, parameters=parameters)
 
 
 def fit(have: types.DataType, want: types.DataType) -> bool:
@@ -51,7 +51,7 @@ def fit(have: types.DataType, want: types.DataType) -> bool:
     return have in (want, types.NULL) or (want == types.DOUBLE and have.is_numeric)
 
 
-def widened(arguments: Sequence[Expression], wanted: Sequence[types.DataType]) -> tuple[Expression, ...]:
+def widen_arguments(arguments: Sequence[Expression], wanted: Sequence[types.DataType]) -> tuple[Expression, ...]:
     """Arguments that fit, as the types that are wanted."""
     return tuple(
         each if each.type in (want, types.NULL) else Call("cast", (each,), want)

@@ -34,7 +34,7 @@ from headrace.storage.disk import (
     read_record,
     sync,
     to_record,
-    translated,
+    translate_errors,
     write_file,
 )
 from headrace.storage.records import Commit, Journal, commit_from, journal_from
@@ -329,19 +329,19 @@ class Owner:
         except FullError:
             if not path.exists():
                 raise
-            with translated(path):
+            with translate_errors(path):
                 sync(path.parent)
         standing = self.directory.commit(commit.step)
         if standing.epoch > self.epoch:
-            raise self.lost()
+            raise self.lost_error()
         return standing
 
     def check_held(self) -> None:
         """Raise an error if another engine took the directory over."""
         if self.newest() != self.epoch:
-            raise self.lost()
+            raise self.lost_error()
 
-    def lost(self) -> LostOwnershipError:
+    def lost_error(self) -> LostOwnershipError:
         problem = f"another engine took {self.directory.root} over"
         return LostOwnershipError("state-lost", problem, hint="nothing was changed; stop this one")
 

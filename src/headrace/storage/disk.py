@@ -64,7 +64,7 @@ def digest(data: bytes) -> str:
 
 def make_folder(path: Path) -> None:
     """Make a private folder, and those above it that are missing; their names are on the disk when this returns."""
-    with translated(path):
+    with translate_errors(path):
         missing = list(takewhile(lambda folder: not folder.is_dir(), (path, *path.parents)))
         for folder in reversed(missing):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -74,13 +74,13 @@ def make_folder(path: Path) -> None:
 def check_writable(folder: Path) -> None:
     """Whether files can be made there; the folder is there afterwards."""
     make_folder(folder)
-    with translated(folder):
+    with translate_errors(folder):
         write_aside(folder / "check", b"").unlink()
 
 
 def write_file(path: Path, data: bytes) -> None:
     """In place of what was there, as a whole; it is on the disk when this returns."""
-    with translated(path):
+    with translate_errors(path):
         temporary = write_aside(path, data)
         temporary.replace(path)
         sync(path.parent)
@@ -88,7 +88,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 def create_file(path: Path, data: bytes) -> bool:
     """The same, but only if there was nothing: False if there was."""
-    with translated(path):
+    with translate_errors(path):
         temporary = write_aside(path, data)
         try:
             os.link(temporary, path)
@@ -145,14 +145,14 @@ def begin_sync(paths: Iterable[Path]) -> Callable[[], None]:
 
     def wait() -> None:
         for path, done in begun:
-            with translated(path):
+            with translate_errors(path):
                 done.result()
 
     return wait
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as problem:

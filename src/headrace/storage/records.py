@@ -266,7 +266,7 @@ class Manifest:
 
 
 def journal_from(document: Mapping[str, Any]) -> Journal:
-    found = tupled(document, "changed", "requests", "offsets")
+    found = lists_to_tuples(document, "changed", "requests", "offsets")
     found["left_out"] = tuple((name, generation) for name, generation in document.get("left_out", ()))
     found["lost"] = tuple(Span(**each) for each in document.get("lost", ()))
     found["quarantined"] = files_left_out(document["quarantined"])
@@ -279,7 +279,7 @@ def journal_from(document: Mapping[str, Any]) -> Journal:
 
 
 def commit_from(document: Mapping[str, Any]) -> Commit:
-    found = tupled(document, "offsets", "plans") | {
+    found = lists_to_tuples(document, "offsets", "plans") | {
         "partitions": {key: Partition(**each) for key, each in document["partitions"].items()},
         "queries": query_states(document["queries"]),
         "spans": tuple(Span(**each) for each in document["spans"]),
@@ -303,7 +303,7 @@ def manifest_from(document: Mapping[str, Any]) -> Manifest:
     )
 
 
-def tupled(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def lists_to_tuples(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Lists as tuples; a record that was written before there was such a field has an empty one."""
     return {**document, **{name: tuple(document.get(name, ())) for name in names}}
 

@@ -20,7 +20,7 @@ from headrace.storage.disk import (
     read_record,
     sync,
     to_record,
-    translated,
+    translate_errors,
     write_aside,
     write_file,
 )
@@ -81,7 +81,7 @@ class ResultMarks:
             if (last := other.last_commit()) is not None:
                 mark = Mark(self.directory.identity, last.step, other.commit_digest(last.step), is_reset=True)
                 write_file(new / f"{PREFIX}{path.parent.name}.json", to_record(mark))
-        with translated(folder):
+        with translate_errors(folder):
             if folder.exists():
                 folder.rename(unused_name(folder))
             new.rename(folder)
@@ -110,7 +110,7 @@ class ResultMarks:
         for folder in self.folders:
             path = self.path(folder)
             make_folder(folder)
-            with translated(path):
+            with translate_errors(path):
                 os.replace(write_aside(path, to_record(mark), is_synced=False), path)
             yield path
             yield folder

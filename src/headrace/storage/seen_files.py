@@ -82,7 +82,7 @@ class Seen:
     def new(self, files: Iterable[InputFile]) -> list[InputFile]:
         return [file for file in files if file.path not in self.looks]
 
-    def changed(self, files: Iterable[InputFile]) -> list[str]:
+    def list_changed(self, files: Iterable[InputFile]) -> list[str]:
         """Files that were read and look different now: a name is read once."""
         known = ((file, self.looks.get(file.path)) for file in files)
         return [file.path for file, look in known if look and look != (file.size, file.modified_ns)]

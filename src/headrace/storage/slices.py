@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.combine import NodePartials, gathered
-from headrace.kernel.group_owners import taken
+from headrace.kernel.combine import NodePartials, gather_parts
+from headrace.kernel.group_owners import take_rows
 from headrace.kernel.interchange import Counts, Shipment, from_bytes, pack, to_bytes, unpack
 from headrace.model.errors import DataError
 from headrace.planner.plan import Plan
@@ -52,7 +52,7 @@ def write_slices(directory: Directory, reducer: int, step: int, sections: Sequen
     tables = [table for section in sections for table in section.shipment.tables if table.num_rows]
     if not tables:
         return None
-    data = packed(sections)
+    data = pack_sections(sections)
     name = f"slices/{step:09}-{reducer}-{uuid4().hex[:12]}.slices"
     write_file(directory.root / name, data)
     last_end_us = max(pc.max(table["slice_end"].cast(pa.int64())).as_py() for table in tables)
@@ -60,12 +60,12 @@ def write_slices(directory: Directory, reducer: int, step: int, sections: Sequen
     return SliceFile(StoredFile(name, digest(data), len(data)), reducer, rows, last_end_us)
 
 
-def packed(sections: Sequence[Section]) -> bytes:
+def pack_sections(sections: Sequence[Section]) -> bytes:
     head = json.dumps([[section.plan, len(section.data)] for section in sections]).encode()
     return b"".join([LENGTH.pack(len(head)), head, *(section.data for section in sections)])
 
 
-def unpacked(data: bytes) -> Iterable[tuple[str, bytes]]:
+def unpack_sections(data: bytes) -> Iterable[tuple[str, bytes]]:
     (length,) = LENGTH.unpack_from(data)
     begin = LENGTH.size + length
     for name, size in json.loads(data[LENGTH.size : begin]):
@@ -107,7 +107,7 @@ def read_slices(directory: Directory, stream: str, file: SliceFile, live: Collec
     """The partials of plans under which something was counted that is not forgotten."""
     data = read_file(directory.root / file.file.name, file.file.digest)
     found: Parts = {}
-    for name, section in unpacked(data):
+    for name, section in unpack_sections(data):
         if name not in live:
             continue
         try:
@@ -128,7 +128,7 @@ def by_place(stream: str, plan: Plan, shipment: Shipment) -> list[tuple[int, Nod
     return found
 
 
-def merged(files: Iterable[Parts]) -> Parts:
+def merge_parts(files: Iterable[Parts]) -> Parts:
     found: Parts = {}
     for parts in files:
         for name, places in parts.items():
@@ -137,18 +137,18 @@ def merged(files: Iterable[Parts]) -> Parts:
     return found
 
 
-def compacted(parts: Parts, needed_us: int | None) -> Parts:
+def compact(parts: Parts, needed_us: int | None) -> Parts:
     """One part per plan and node, without slices that nobody needs."""
     found: Parts = {}
     for name, places in parts.items():
         for place, same in places.items():
-            kept = [part for part in (needed(each, needed_us) for each in same) if part.rows]
+            kept = [part for part in (needed_slices(each, needed_us) for each in same) if part.rows]
             if kept:
-                found.setdefault(name, {})[place] = [gathered(kept)]
+                found.setdefault(name, {})[place] = [gather_parts(kept)]
     return found
 
 
-def needed(part: NodePartials, needed_us: int | None) -> NodePartials:
+def needed_slices(part: NodePartials, needed_us: int | None) -> NodePartials:
     if needed_us is None or part.starts_us.size == 0 or int(part.ends_us.min()) > needed_us:
         return part
-    return taken(part, np.flatnonzero(part.ends_us > needed_us))
+    return take_rows(part, np.flatnonzero(part.ends_us > needed_us))

@@ -20,7 +20,7 @@ from headrace.storage.disk import (
     digest,
     make_folder,
     read_file,
-    translated,
+    translate_errors,
     write_whole,
 )
 from headrace.storage.records import Commit, ResultFile, ResultFolder, StoredFile
@@ -77,7 +77,7 @@ def stage(root: Path, folder: str, name: str, staging: Staging, table: pa.Table,
     staged = f"{waiting.relative_to(root)}/{staging.step:09}-{uuid4().hex}"
     make_folder(root / folder)
     make_folder(waiting)
-    with translated(root / staged):
+    with translate_errors(root / staged):
         write_whole(root / staged, data, is_synced=False)
     return ResultFile(
         folder, StoredFile(staged, digest(data), len(data)), f"{folder}/{name}.{file_format}", table.num_rows
@@ -119,7 +119,7 @@ def show(places: Iterable[tuple[Path, ResultFile]]) -> set[Path]:
             raise DamagedError(shown, "is missing")
     for staged, shown in renames:
         try:
-            with translated(shown):
+            with translate_errors(shown):
                 os.replace(staged, shown)
         except MissingError:
             if not shown.exists():  # else another engine finished the same commit

@@ -36,7 +36,7 @@ class Boundaries:
         )
 
 
-def paired(window: AnyWindow) -> Boundaries:
+def paired_boundaries(window: AnyWindow) -> Boundaries:
     """The fewest boundaries that every instance can be put together from [OTF 3.1]: its ends and its starts."""
     if isinstance(window, SlicedWindow):
         ends = np.cumsum(window.slices_us).tolist()

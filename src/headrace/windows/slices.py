@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.model.windows import AnyWindow, Interval, SlicedWindow, Window
-from headrace.windows.boundaries import Boundaries, Times, boundaries_between, paired
+from headrace.windows.boundaries import Boundaries, Times, boundaries_between, paired_boundaries
 from headrace.windows.instances import last_ending
 
 FEW_BOUNDARIES = 1 << 16
@@ -74,7 +74,7 @@ def inside(slices: Slices, window: Interval) -> slice:
     return slice(first, max(first, last))
 
 
-def covered(slices: Slices, windows: Iterable[AnyWindow]) -> npt.NDArray[np.bool_]:
+def covered_slices(slices: Slices, windows: Iterable[AnyWindow]) -> npt.NDArray[np.bool_]:
     """Which slices lie inside some instance: those between hopping windows do not, and need not be kept."""
     kept = np.zeros(len(slices.starts_us), dtype=np.bool_)
     for window in windows:
@@ -96,4 +96,4 @@ def earliest_open(window: AnyWindow, watermark_us: int) -> Interval:
     if isinstance(window, Window):
         end_us = (last_ending(window, watermark_us) + 1) * window.slide_us + window.offset_us
         return Interval(end_us - window.range_us, end_us)
-    return next(window.ending_between(watermark_us, watermark_us + paired(window).period_us))
+    return next(window.ending_between(watermark_us, watermark_us + paired_boundaries(window).period_us))

@@ -48,10 +48,10 @@ def read_message(metadata: bytes) -> Message:
         body_bytes = number_at(metadata, field_at(metadata, message, 3))
         if kind not in (DICTIONARY, ROWS):
             return Message(kind, body_bytes)
-        header = followed(metadata, field_at(metadata, message, 2))
+        header = follow_offset(metadata, field_at(metadata, message, 2))
         batch, is_delta = header, False
         if kind == DICTIONARY:
-            batch = followed(metadata, field_at(metadata, header, 1))
+            batch = follow_offset(metadata, field_at(metadata, header, 1))
             delta = field_at(metadata, header, 2)
             is_delta = bool(delta and metadata[delta])
         return Message(
@@ -80,7 +80,7 @@ def field_at(metadata: bytes, table: int, number: int) -> int:
     return table + offset if offset else 0
 
 
-def followed(metadata: bytes, place: int) -> int:
+def follow_offset(metadata: bytes, place: int) -> int:
     return place + int(LENGTH.unpack_from(metadata, place)[0])
 
 
@@ -95,7 +95,7 @@ def number_at(metadata: bytes, place: int) -> int:
 def pairs_at(metadata: bytes, place: int) -> Iterator[tuple[int, int]]:
     """Of a vector: lengths and numbers of nulls, or offsets and lengths."""
     if place:
-        vector = followed(metadata, place)
+        vector = follow_offset(metadata, place)
         (count,) = LENGTH.unpack_from(metadata, vector)
         for number in range(count):
             first, second = PAIR.unpack_from(metadata, vector + LENGTH.size + number * PAIR.size)

@@ -18,7 +18,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from headrace.model.errors import DataError, UsageError, printable
-from headrace.storage.disk import TEMPORARY, digest, make_folder, read_file, translated, write_file
+from headrace.storage.disk import TEMPORARY, digest, make_folder, read_file, translate_errors, write_file
 from headrace.wire.frames import Header, StrangerError, read_header
 from headrace.wire.orders import Orders, from_text, to_text
 
@@ -62,7 +62,7 @@ class DirectoryExchange:
 
     def put(self, header: Header, data: bytes) -> None:
         """Once more does no harm: the same frame has the same name."""
-        with translated(self.root / header.file_name):
+        with translate_errors(self.root / header.file_name):
             edges = self.edges()
         if edges is not None and header.edge not in edges:
             raise StrangerError(header.edge, edges)

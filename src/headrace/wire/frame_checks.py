@@ -16,7 +16,7 @@ from headrace.aggregates.partials import Partial
 from headrace.inputs.conversion import convert_whole
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.interchange import layout_of, node_id, unpack
-from headrace.kernel.sketches.counters import unpacked
+from headrace.kernel.sketches.counters import unpack as unpack_summaries
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.sketches import sketch_of
 from headrace.model.arrow import arrow_type, one_array
@@ -134,7 +134,7 @@ def is_sketch(partial: Partial, columns: Columns) -> bool:
 def is_summary(partial: Partial, columns: Columns) -> bool:
     """Counters of items of the type that is counted."""
     try:
-        unpacked(columns[0], arrow_type(partial.arguments[0].type))
+        unpack_summaries(columns[0], arrow_type(partial.arguments[0].type))
     except DataError:
         return False
     return has_no_null(partial, columns)

@@ -164,7 +164,7 @@ def digest(data: bytes | memoryview) -> bytes:
 
 def from_bytes(raw: bytes, most_bytes: int = MOST_BYTES) -> Frame:
     """A frame that is whole. Whether its partials are those of its plan is for whoever has the plan."""
-    header, count, begin = opened(raw, most_bytes)
+    header, count, begin = open_frame(raw, most_bytes)
     if len(raw) < begin + SIZE.size + DIGEST_BYTES:
         raise FrameError("it is cut off")
     if digest(memoryview(raw)[:-DIGEST_BYTES]) != raw[-DIGEST_BYTES:]:
@@ -188,10 +188,10 @@ def plain_bytes(frame: bytes) -> int:
 
 def read_header(raw: bytes, most_bytes: int = MOST_BYTES) -> Header:
     """The header alone, of a frame that was looked at before."""
-    return opened(raw, most_bytes)[0]
+    return open_frame(raw, most_bytes)[0]
 
 
-def opened(raw: bytes, most_bytes: int) -> tuple[Header, int, int]:
+def open_frame(raw: bytes, most_bytes: int) -> tuple[Header, int, int]:
     """The header, how many tables follow, and where."""
     if len(raw) > most_bytes:
         raise FrameError(f"it has {len(raw):,} bytes, {most_bytes:,} are allowed")

@@ -71,11 +71,11 @@ class HttpExchange:
         self.known: tuple[str, Orders] | None = None
 
     def put(self, header: Header, data: bytes) -> None:
-        self.asked("POST", f"/frames/{self.stream}", data, {"Content-Type": FRAME_TYPE})
+        self.request("POST", f"/frames/{self.stream}", data, {"Content-Type": FRAME_TYPE})
 
     def orders(self) -> Orders | None:
         tags = {} if self.known is None else {"If-None-Match": self.known[0]}
-        answer = self.asked("GET", f"/orders/{self.stream}", None, tags)
+        answer = self.request("GET", f"/orders/{self.stream}", None, tags)
         if answer.status == 204:
             return None
         if answer.status == 304 and self.known is not None:
@@ -85,7 +85,7 @@ class HttpExchange:
         return found
 
     def table_bytes(self, name: str) -> bytes:
-        data = self.asked("GET", f"/tables/{self.stream}/{quote(name, safe='')}", None, {}).data
+        data = self.request("GET", f"/tables/{self.stream}/{quote(name, safe='')}", None, {}).data
         if digest(data) != name:
             raise DataError("table", f"{self.place} gave another table than {name}")
         return data
@@ -93,10 +93,10 @@ class HttpExchange:
     def close(self) -> None:
         self.connection.close()
 
-    def asked(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+    def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         """An answer that is good; what is not is raised."""
         with self.turn:
-            answer = self.answered(method, self.prefix + path, body, {**self.headers, **headers})
+            answer = self.send_request(method, self.prefix + path, body, {**self.headers, **headers})
         if answer.status in (200, 204, 304):
             return answer
         if answer.status == 503:
@@ -105,22 +105,22 @@ class HttpExchange:
             raise UsageError("token", f"{self.place} wants another token", hint="is it the one in its token_file?")
         raise DataError("refused", f"{self.place} refused {method} {path}: {answer.told}")
 
-    def answered(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+    def send_request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         """Once more over a new connection, if the other side had closed the one that was kept."""
         was_open = self.connection.sock is not None
         try:
-            return self.exchanged(method, path, body, headers)
+            return self.exchange(method, path, body, headers)
         except (HTTPException, OSError) as problem:
             self.connection.close()
             if not was_open or isinstance(problem, TimeoutError):
                 raise self.unreachable(problem) from None
         try:
-            return self.exchanged(method, path, body, headers)
+            return self.exchange(method, path, body, headers)
         except (HTTPException, OSError) as problem:
             self.connection.close()
             raise self.unreachable(problem) from None
 
-    def exchanged(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+    def exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         self.connection.request(method, path, body, dict(headers))
         with self.connection.getresponse() as response:
             data = response.read(MOST_ANSWER_BYTES + 1)

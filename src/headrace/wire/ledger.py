@@ -90,7 +90,7 @@ def decide(ledger: Ledger, header: Header) -> Decision:
     return Decision(Verdict.TAKE)
 
 
-def taken(ledger: Ledger, header: Header, size: int) -> dict[str, EdgeState]:
+def take_frame(ledger: Ledger, header: Header, size: int) -> dict[str, EdgeState]:
     return {**ledger, header.edge: ledger.get(header.edge, EdgeState()).after(header, size)}
 
 

@@ -69,14 +69,14 @@ def from_text(text: str) -> Orders:
             raise ValueError("a table without a digest")
         return Orders(
             str(document["stream"]),
-            None if document["plan"] is None else decoded(document["plan"], Plan),
-            {str(name): decoded(query, Query) for name, query in document["queries"].items()},
+            None if document["plan"] is None else decode_value(document["plan"], Plan),
+            {str(name): decode_value(query, Query) for name, query in document["queries"].items()},
             {str(name): digest for name, digest in document["tables"].items()},
             bool(document["wants_rows"]),
         )
 
 
-def decoded(text: str, wanted: type[Wanted]) -> Wanted:
+def decode_value(text: str, wanted: type[Wanted]) -> Wanted:
     found = decode(text)
     if not isinstance(found, wanted):
         raise TypeError(f"a {type(found).__name__} where a {wanted.__name__} belongs")

@@ -20,7 +20,7 @@ from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.planner.cost import Cost
 from headrace.planner.demand import demand, leaves_of
-from headrace.planner.draft import Draft, priced
+from headrace.planner.draft import Draft, price_plan
 from headrace.planner.plan import STREAM, Plan
 from headrace.planner.sample import draw as draw_sample
 from headrace.sql import parse_query
@@ -158,7 +158,7 @@ def test_filters_of_nodes_below_others_are_known_too() -> None:
     leaves = [leaf for name in asked for leaf in leaves_of({name: demands[name]})]
     answers = tuple((leaf, place) for place, leaf in enumerate(leaves))
     outline = Draft(tuple(leaf.node for leaf in leaves), (STREAM, 0, STREAM), answers)
-    plan = priced(outline, demands, Cost(draw_sample(data, asked.values())))
+    plan = price_plan(outline, demands, Cost(draw_sample(data, asked.values())))
     found = through_the_edge(data, asked, plan, [[data.rows]]).closed
     assert {name: found[name].table["n"].to_pylist() for name in asked} == {
         "all": [1, 1, 1, 1],

@@ -28,7 +28,7 @@ from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
-from headrace.planner.draft import apart, priced
+from headrace.planner.draft import apart, price_plan
 from headrace.planner.sample import draw
 from headrace.sql import parse_query, parse_script
 from headrace.wire.orders import Orders
@@ -118,7 +118,7 @@ def test_spans_have_each_slice_once_and_say_where_its_rows_are() -> None:
     rows = packets(500)
     mixed = rows.take(pa.array(np.random.default_rng(3).permutation(500)))
     edge = edge_for(rows, packet_queries("count(*) AS k"))
-    source = edge.coded(mixed)
+    source = edge.prepare_rows(mixed)
     positions, spans = spans_of(source, edge.shared[0].boundaries)
     assert positions is not None
     assert sorted(positions) == list(range(500))
@@ -268,7 +268,7 @@ def test_tables_that_get_no_rows_do_not_hold_the_others_back() -> None:
     data = packet_data(few)
     cost = Cost(draw(data, asked.values()), Constants())
     demands = {name: demand(query) for name, query in asked.items()}
-    edge = level_one(Orders("p", priced(apart(demands), demands, cost), asked), PACKETS, memory_bytes=1 << 19)
+    edge = level_one(Orders("p", price_plan(apart(demands), demands, cost), asked), PACKETS, memory_bytes=1 << 19)
     found = []
     for rows in (few, many, many):
         edge.feed(rows)

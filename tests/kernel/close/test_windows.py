@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from headrace.engine.bounded import answer, plan_for
 from headrace.expressions.static_tables import Data
 from headrace.kernel.close import windows as closing
-from headrace.kernel.close.leaf_rows import KNOWN_RANKINGS, KNOWN_ROWS, LeafRows, numbered_groups, ranked
+from headrace.kernel.close.leaf_rows import KNOWN_RANKINGS, KNOWN_ROWS, LeafRows, numbered_groups, rank_values
 from headrace.kernel.close.loops import count_groups
-from headrace.kernel.close.windows import Limits, close, filled, group_slots, repeated_from, window_totals
+from headrace.kernel.close.windows import Limits, close, concat_ranges, fill_empty, group_slots, window_totals
 from headrace.kernel.failures import failures_of
 from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.model.errors import QueryFailure
@@ -87,9 +87,9 @@ def test_numbers_of_groups_keep_their_order_beyond_64_bits() -> None:
 def test_ranks() -> None:
     values = pa.array([3, None, 1, 3, 2])
     tree = parse_script(SCRIPT.format(rest="")).queries[0].query.group_by[0]
-    assert list(ranked(values)[0]) == [3, 0, 1, 3, 2]
-    assert list(ranked(values, Order(tree, descending=True))[0]) == [1, 0, 3, 1, 2]
-    assert list(ranked(values, Order(tree, nulls_first=False))[0]) == [2, 3, 0, 2, 1]
+    assert list(rank_values(values)[0]) == [3, 0, 1, 3, 2]
+    assert list(rank_values(values, Order(tree, descending=True))[0]) == [1, 0, 3, 1, 2]
+    assert list(rank_values(values, Order(tree, nulls_first=False))[0]) == [2, 3, 0, 2, 1]
 
 
 def test_each_row_is_in_a_slot_of_every_window_that_holds_it() -> None:
@@ -120,9 +120,9 @@ def test_each_row_is_in_a_slot_of_every_window_that_holds_it() -> None:
 
 
 def test_gaps_are_filled_up_to_a_number() -> None:
-    assert list(repeated_from(np.array([5, 1, 9]), np.array([2, 0, 3]))) == [5, 6, 9, 10, 11]
+    assert list(concat_ranges(np.array([5, 1, 9]), np.array([2, 0, 3]))) == [5, 6, 9, 10, 11]
     for most, expected, left_out in ((9, [1, 2, 3, 4, 5, 6], 0), (2, [1, 2, 3, 4, 6], 1), (0, [1, 2, 6], 3)):
-        instances, more = filled(np.array([1, 2, 6]), Limits(most))
+        instances, more = fill_empty(np.array([1, 2, 6]), Limits(most))
         assert (list(instances), more) == (expected, left_out)
 
 

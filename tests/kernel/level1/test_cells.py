@@ -14,7 +14,7 @@ from headrace.model.types import BIGINT, DOUBLE
 from headrace.model.windows import Window
 from headrace.predicates import Cut, Dimension, Kind
 from headrace.predicates.dimensions import sorted_cuts
-from headrace.windows import compose, paired, slices_holding
+from headrace.windows import compose, paired_boundaries, slices_holding
 
 doubles = st.one_of(st.floats(), st.floats(-3, 3).map(lambda value: round(value, 1)))
 integers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-5, 5))
@@ -41,7 +41,7 @@ def test_whole_numbers_find_their_cells(cuts: list[Cut], values: list[int | None
     st.lists(st.integers(-500, 500)),
 )
 def test_times_find_their_slices(windows: list[Window], times: list[int]) -> None:
-    boundaries = compose(paired(window) for window in windows)
+    boundaries = compose(paired_boundaries(window) for window in windows)
     times_us = np.array(times, dtype=np.int64)
     slices, codes = slice_codes(boundaries, times_us)
     exact, expected = slices_holding(boundaries, times_us)

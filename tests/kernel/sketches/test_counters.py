@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.sketches.counters import Counters, compressed, hitters, top
-from headrace.kernel.sketches.items import coded
+from headrace.kernel.sketches.counters import Counters, compress_rows, hitters, top
+from headrace.kernel.sketches.items import encode_items
 from headrace.kernel.sketches.packed_bytes import STATE
 from headrace.model.arrow import arrow_type
 from headrace.model.errors import DataError, HeadraceError
@@ -145,11 +145,11 @@ def test_equal_rows_become_one() -> None:
     value   5  5  5  5  5  6
     weight  1  2  4  0  8  MAX
     """
-    slots, values = np.array([0, 0, 1, 0, 1, 0]), coded(pa.array([5, 5, 5, 5, 5, 6]))
-    found, items, weights = compressed(slots, values, np.array([1, 2, 4, 0, 8, MAX_BIGINT]))
+    slots, values = np.array([0, 0, 1, 0, 1, 0]), encode_items(pa.array([5, 5, 5, 5, 5, 6]))
+    found, items, weights = compress_rows(slots, values, np.array([1, 2, 4, 0, 8, MAX_BIGINT]))
     assert list(zip(found, items.codes, weights, strict=True)) == [(0, 5, 3), (1, 5, 12), (0, 6, MAX_BIGINT)]
-    slots, values = np.zeros(100_000, np.int64), coded(pa.array(np.arange(100_000) % 1_000))
-    found, _, weights = compressed(slots, values, np.ones(100_000, np.int64))
+    slots, values = np.zeros(100_000, np.int64), encode_items(pa.array(np.arange(100_000) % 1_000))
+    found, _, weights = compress_rows(slots, values, np.ones(100_000, np.int64))
     assert (len(found), weights.sum()) == (1_000, 100_000)
 
 

@@ -21,7 +21,7 @@ from headrace.kernel.states.columns import Columns, Slots
 from headrace.planner.codec import decode, encode
 from headrace.planner.construction import make_plan
 from headrace.planner.demand import leaves_of
-from headrace.planner.draft import Draft, priced
+from headrace.planner.draft import Draft, price_plan
 from headrace.planner.explain.description import explain
 from headrace.planner.explain.text import text
 from headrace.planner.lattice import union
@@ -82,7 +82,7 @@ def test_only_rows_of_the_stream_are_compressed() -> None:
     nodes = (union([leaf.node for leaf in leaves]), *(leaf.node for leaf in leaves))
     outline = Draft(nodes, (STREAM, 0, 0, 0), tuple((leaf, place) for place, leaf in enumerate(leaves, start=1)))
     cost = cost_of(script, data_of(script, is_skewed=True))
-    plan = priced(outline, demands_of(script), cost)
+    plan = price_plan(outline, demands_of(script), cost)
     assert [bool(each.compressed) for each in plan.nodes] == [True, False, False, False]
     told = explain(plan, {named.name: named.query for named in script.queries}, cost)
     assert ["compress" in state for node in told["nodes"] for state in node["states"]] == [True, False, False, False]

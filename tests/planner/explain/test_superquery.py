@@ -14,7 +14,7 @@ from headrace.model.windows import AnyWindow, SlicedWindow, Window, sliced_windo
 from headrace.planner.explain.superquery import own_slices, rewrite, subquery
 from headrace.reference import Interpreter
 from headrace.sql import Script, format_query, parse_query
-from headrace.windows import boundaries_between, paired
+from headrace.windows import boundaries_between, paired_boundaries
 from tests.planner.data import script_of, workload_script
 
 NOTATION = ("moments(", "values(", "quantiles(")
@@ -106,7 +106,7 @@ windows = st.one_of(
 @given(windows)
 def test_slices_are_cut_at_the_windows_own_boundaries(window: AnyWindow) -> None:
     """Offsets included: slices begin at `offset` and repeat."""
-    slices, own = own_slices(window), paired(window)
+    slices, own = own_slices(window), paired_boundaries(window)
     ends = {interval.end_us for interval in slices.ending_between(0, 3 * own.period_us)}
     assert ends == set(boundaries_between([own], 0, 3 * own.period_us).tolist())
     assert isinstance(window, SlicedWindow) or len(slices.slices_us) <= 2

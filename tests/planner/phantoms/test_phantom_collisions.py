@@ -12,8 +12,8 @@ from benchmarks.phantoms.rates import low_rate, rough
 from headrace.planner.phantoms.collisions import (
     Rates,
     at_least_one,
-    clustered,
-    crowded,
+    clustered_rates,
+    crowded_rates,
     log_missed,
     precise,
     precise_slope,
@@ -81,7 +81,7 @@ def test_the_sum_of_the_paper_is_the_closed_form(groups: int, buckets: int) -> N
 
 def test_models_take_arrays_that_broadcast() -> None:
     groups, buckets = np.array([[10.0], [1000.0]]), np.array([5.0, 50.0, 500.0])
-    for model in (rough, precise, precise_by_terms, low_rate, precise_slope, crowded):
+    for model in (rough, precise, precise_by_terms, low_rate, precise_slope, crowded_rates):
         found = model(groups, buckets)
         assert found.shape == (2, 3)
         assert found[1, 2] == pytest.approx(float(model(1000.0, 500.0)))
@@ -94,7 +94,7 @@ def test_rates_grow_with_groups_and_fall_with_buckets_and_flows(groups: float, b
         assert here >= 0
         assert model(groups * 1.5, buckets) >= here - 1e-9
         assert model(groups, buckets + 1 + buckets // 2) <= here + 1e-9
-        assert clustered(here, flow) == pytest.approx(here / flow)
+        assert clustered_rates(here, flow) == pytest.approx(here / flow)
     assert precise(groups, buckets) <= 1
 
 
@@ -121,7 +121,7 @@ def hashed_rate(groups: int, buckets: int, flow_length: int, rng: np.random.Gene
 def test_a_real_table_collides_as_often_as_the_model_says(groups: int, load: float, flow: int, seed: int) -> None:
     buckets = round(groups / load)
     measured = hashed_rate(groups, buckets, flow, np.random.default_rng(seed))
-    expected = float(clustered(precise(groups, buckets), flow))
+    expected = float(clustered_rates(precise(groups, buckets), flow))
     # The number of empty buckets varies by about the root of the buckets, over 8 tables; less than 5 % but for few
     # groups in many buckets.
     doubt = 5 * np.sqrt(0.1 * buckets / 8) / (groups * expected * flow)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from benchmarks.phantoms.choice import greedy_by_rates
 from headrace.planner.phantoms.choice import choose
 from headrace.planner.phantoms.costs import Prices, bytes_of, cost
-from headrace.planner.phantoms.peak import repaired, shifted, shrunk
+from headrace.planner.phantoms.peak import repair, shift, shrink
 from tests.planner.phantoms.instances import PAPER_QUERIES, Instance, instances, paper_sizes
 
 PRICES = Prices()
@@ -20,9 +20,9 @@ def test_the_limit_is_kept_in_the_same_memory(instance: Instance, part: float) -
     found = greedy_by_rates(instance.queries, instance.sizes, instance.memory_bytes)
     limit = part * cost(found, instance.sizes).end_of_epoch
     for kept in (
-        repaired(found, instance.sizes, limit),
-        shrunk(found, instance.sizes, limit, PRICES),
-        shifted(found, instance.sizes, limit, PRICES),
+        repair(found, instance.sizes, limit),
+        shrink(found, instance.sizes, limit, PRICES),
+        shift(found, instance.sizes, limit, PRICES),
     ):
         if kept is None:
             continue
@@ -32,7 +32,7 @@ def test_the_limit_is_kept_in_the_same_memory(instance: Instance, part: float) -
             (each.attributes, each.parent) for each in found.tables
         ]
     if part >= 1:
-        assert repaired(found, instance.sizes, limit) == found
+        assert repair(found, instance.sizes, limit) == found
 
 
 @pytest.mark.parametrize(("percent", "is_shifted"), [(98, True), (95, True), (80, False), (50, False)])
@@ -41,8 +41,8 @@ def test_a_small_excess_is_shifted_and_a_large_one_shrunk(percent: int, is_shift
     sizes = paper_sizes()
     found = greedy_by_rates(PAPER_QUERIES[0], sizes, 400_000)
     limit = percent / 100 * cost(found, sizes).end_of_epoch
-    shift = shifted(found, sizes, limit, PRICES)
-    assert repaired(found, sizes, limit) == (shift if is_shifted else shrunk(found, sizes, limit, PRICES))
+    shifted = shift(found, sizes, limit, PRICES)
+    assert repair(found, sizes, limit) == (shifted if is_shifted else shrink(found, sizes, limit, PRICES))
 
 
 def test_choosing_keeps_the_limit() -> None:
@@ -61,5 +61,5 @@ def test_a_limit_below_one_entry_per_table_is_an_error() -> None:
 def test_without_phantoms_there_is_nowhere_to_shift_to() -> None:
     sizes = paper_sizes()
     found = choose(["A"], sizes.groups, 160_000)
-    assert shifted(found, sizes, 1000.0, PRICES) is None
-    assert repaired(found, sizes, 1000.0).tables[0].entries == 20
+    assert shift(found, sizes, 1000.0, PRICES) is None
+    assert repair(found, sizes, 1000.0).tables[0].entries == 20

@@ -22,7 +22,7 @@ def test_the_graph_of_the_paper() -> None:
     # Figure 4: the queries AB, BC, BD and CD.
     graph = feeding_graph(["AB", "BC", "BD", "CD"])
     assert names(graph.phantoms) == ["ABCD", "ABC", "ABD", "BCD"]
-    assert names(graph.fed_by(relation("AB"))) == ["ABCD", "ABC", "ABD"]
+    assert names(graph.relations_fed(relation("AB"))) == ["ABCD", "ABC", "ABD"]
     arcs = {("".join(sorted(parent)), "".join(sorted(child))) for parent, child in graph.arcs}
     assert ("ABC", "AB") in arcs
     assert ("ABCD", "AB") not in arcs
@@ -63,7 +63,7 @@ def test_a_layout_is_a_tree_that_holds_every_query(instance: Instance, data: st.
     graph = feeding_graph(instance.queries)
     picked = data.draw(st.sets(st.sampled_from(graph.phantoms))) if graph.phantoms else set()
     tree = layout_of(graph, picked, instance.sizes)
-    assert isinstance(tree.sized([1] * len(tree.relations)), Configuration)
+    assert isinstance(tree.with_entries([1] * len(tree.relations)), Configuration)
     assert set(tree.relations) == graph.queries | picked
     assert tree.phantoms == picked
     for place, parent in enumerate(tree.parents):

@@ -45,8 +45,8 @@ class Finding:
 
 
 def check_python(version: tuple[int, int], executable: str) -> Finding:
-    detail = f"{_dotted(version)} at {executable}"
-    span = f"{_dotted(SUPPORTED_PYTHON[0])} to {_dotted(SUPPORTED_PYTHON[-1])}"
+    detail = f"{_format_version(version)} at {executable}"
+    span = f"{_format_version(SUPPORTED_PYTHON[0])} to {_format_version(SUPPORTED_PYTHON[-1])}"
     if version < SUPPORTED_PYTHON[0]:
         return Finding("Python", Status.PROBLEM, detail, f"Use Python {span}.")
     if version > SUPPORTED_PYTHON[-1]:
@@ -132,8 +132,8 @@ def check_worker_python(
         return Finding(subject, severity, f"{python} does not run", hint)
     worker_version, _, worker_prefix = answer.strip().partition(" ")
     detail = f"{worker_version} at {python}"
-    if worker_version != _dotted(version):
-        return Finding(subject, severity, f"{detail}, but this is Python {_dotted(version)}", hint)
+    if worker_version != _format_version(version):
+        return Finding(subject, severity, f"{detail}, but this is Python {_format_version(version)}", hint)
     if worker_prefix != prefix:
         return Finding(subject, Status.WARNING, f"{detail}, in another environment than this one", hint)
     return Finding(subject, Status.OK, detail)
@@ -187,7 +187,7 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def _dotted(version: tuple[int, int]) -> str:
+def _format_version(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 

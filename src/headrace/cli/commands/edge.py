@@ -14,7 +14,7 @@ from rich.text import Text
 
 from headrace.cli.agent_file import build_agent, read_agent_file
 from headrace.cli.background import Work, stopped_by_signals
-from headrace.cli.live import LINE_S, REFRESH_S, counted, say
+from headrace.cli.live import LINE_S, REFRESH_S, count_noun, say
 from headrace.edge.agent import Agent
 from headrace.edge.agent_progress import Mode, Progress
 from headrace.model.errors import DataError, printable
@@ -60,7 +60,7 @@ def edge(agent: Path, once: bool, bounded: bool, quiet: bool) -> None:
     if not quiet:
         say(console, line_of(progress, None))
     if progress.frames_waiting:
-        problem = f"{counted(progress.frames_waiting, 'frame', 'frames')} could not be sent, and wait in the spool"
+        problem = f"{count_noun(progress.frames_waiting, 'frame', 'frames')} could not be sent, and wait in the spool"
         raise DataError("unsent", problem, detail=progress.problem, hint="the next start sends them")
 
 
@@ -128,8 +128,8 @@ def line_of(progress: Progress, rows_per_s: float | None) -> str:
     if rows.bad and progress.refused:
         facts[-1] += f" (most: {printable(max(progress.refused, key=lambda each: each.rows).reason)})"
     if progress.datagrams_dropped:
-        facts.append(f"{counted(progress.datagrams_dropped, 'datagram', 'datagrams')} dropped by the system")
-    facts.append(f"{counted(progress.frames_sent, 'frame', 'frames')} sent ({short_size(progress.bytes_sent)})")
+        facts.append(f"{count_noun(progress.datagrams_dropped, 'datagram', 'datagrams')} dropped by the system")
+    facts.append(f"{count_noun(progress.frames_sent, 'frame', 'frames')} sent ({short_size(progress.bytes_sent)})")
     facts.append(f"{progress.frames_waiting:,} spooled ({short_size(progress.bytes_waiting)})")
     facts.append(plan_told(progress))
     if progress.watermark_us is not None:

@@ -124,7 +124,7 @@ def explain(
       headrace explain JOB.toml --topology TOPOLOGY.toml
     """
     data = None if path is None else DataFiles(path, input_format, read_options(options))
-    script, rows_of, is_at_edges = given(queries, data, event_time, functions, batch_rows)
+    script, rows_of, is_at_edges = read_input(queries, data, event_time, functions, batch_rows)
     usual = FOR_EDGES if is_at_edges or topology_file is not None else Constants()
     setting = Setting(batch_rows, seed, usual if constants is None else read_constants(constants))
     chosen = [named.name for named in choose(script, names)] if names else []
@@ -146,7 +146,7 @@ def explain(
             placement.print()
 
 
-def given(
+def read_input(
     queries: str, data: DataFiles | None, event_time: str | None, functions: str | None, batch_rows: int
 ) -> tuple[Script, RowsOf, bool]:
     """The queries, how to come by rows (from the data files, or as the job says), and whether edges have them."""

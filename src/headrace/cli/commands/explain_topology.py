@@ -18,7 +18,7 @@ from headrace.kernel.states.kinds import state_of
 from headrace.model.errors import UsageError, nearest
 from headrace.model.schema import Stream
 from headrace.planner.cost import Cost
-from headrace.planner.explain.labels import counted, figure
+from headrace.planner.explain.labels import count_noun, figure
 from headrace.planner.lattice import Node
 from headrace.planner.placement.push_down import Estimate, Flow, Widths, cheapest
 from headrace.planner.placement.topology import Topology
@@ -38,7 +38,7 @@ def stream_at_edges(topology: Topology, streams: Sequence[Stream]) -> Stream:
     if topology.stream is None:
         if len(read) != 1:
             hint = "say in the topology which one the edges read: stream = 'NAME'"
-            raise UsageError("topology", f"the queries read {counted(len(read), 'stream')}", hint=hint)
+            raise UsageError("topology", f"the queries read {count_noun(len(read), 'stream')}", hint=hint)
         return next(iter(read.values()))
     if topology.stream.lower() not in read:
         names = [stream.name for stream in read.values()]
@@ -100,7 +100,7 @@ class Placement:
 
     def print(self) -> None:
         """A line for each plan, with what it sends at each level of links."""
-        title = f"{self.stream} at {counted(len(self.topology.rows_per_s), 'edge')}, sent per hour"
+        title = f"{self.stream} at {count_noun(len(self.topology.rows_per_s), 'edge')}, sent per hour"
         table = RichTable(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("plan", no_wrap=True)
         levels = range(1, self.topology.levels + 1)

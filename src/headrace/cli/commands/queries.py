@@ -307,12 +307,12 @@ def table_of(found: list[Listed]) -> Table:
             *([each.waiting_until or ""] if is_waiting else []),
             *([Text(printable(", ".join(each.held_back_by)))] if is_held_back else []),
             *([Text(printable(each.quarantine or ""))] if is_quarantined else []),
-            Text(shortened(each.sql)),
+            Text(shorten(each.sql)),
         )
     return table
 
 
-def shortened(sql: str) -> str:
+def shorten(sql: str) -> str:
     """The beginning, without the columns that every result has."""
     line = printable(" ".join(sql.split())).replace("SELECT window_start, window_end, ", "SELECT ", 1)
     return line if len(line) <= SQL_WIDTH else f"{line[: SQL_WIDTH - 3]}..."

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from headrace.cli.background import Work, stopped_by_signals
 from headrace.cli.commands.edge import short_size, watching
-from headrace.cli.live import REFRESH_S, counted, say
+from headrace.cli.live import REFRESH_S, count_noun, say
 from headrace.cli.relay_file import RelayFile, read_relay_file
 from headrace.edge.agent import clock_us
 from headrace.edge.file_source import Tell
@@ -97,12 +97,12 @@ class Running:
             line.step()
 
     def line(self) -> str:
-        return "; ".join(map(Line.told, self.lines))
+        return "; ".join(map(Line.describe, self.lines))
 
     def check_sent(self) -> None:
         unsent = sum(len(line.spool.waiting) for line in self.lines)
         if unsent:
-            problem = f"{counted(unsent, 'frame', 'frames')} could not be sent, and wait in the spool"
+            problem = f"{count_noun(unsent, 'frame', 'frames')} could not be sent, and wait in the spool"
             details = [line.sender.problem for line in self.lines if line.sender.problem is not None]
             raise DataError("unsent", problem, detail="; ".join(details) or None, hint="the next start sends them")
 
@@ -136,16 +136,16 @@ class Line:
         self.sender.stop(PATIENCE_S)
         self.spool.settle(None, at_once=True)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """How far it is."""
         relay, sender = self.relay, self.sender
         facts = [f"{sum(state.frames for state in relay.ledger.values()):,} frames taken"]
-        facts.append(f"{counted(sender.frames, 'frame', 'frames')} sent ({short_size(sender.bytes)})")
-        facts += [f"{count:,} {what}" for what, count in self.held().items() if count]
+        facts.append(f"{count_noun(sender.frames, 'frame', 'frames')} sent ({short_size(sender.bytes)})")
+        facts += [f"{count:,} {what}" for what, count in self.count_held().items() if count]
         if relay.watermark_us is not None:
             facts.append(f"watermark {format_timestamp(relay.watermark_us - relay.watermark_us % 1_000_000)}")
         problem = sender.problem or self.following.problem
         return f"{self.stream.name}: {', '.join([*facts, *([printable(problem)] if problem else [])])}"
 
-    def held(self) -> dict[str, int]:
+    def count_held(self) -> dict[str, int]:
         return {"spooled": len(self.spool.waiting), "parked": len(self.relay.parked), "refused": self.relay.refused}

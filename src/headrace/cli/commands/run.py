@@ -64,8 +64,8 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool, reset_results: bo
     from headrace.spark.session import session
 
     settings = {**QUIET, **told.spark}
-    with bound(told, script.catalog) as server, in_our_words(told.state), session(told.master, settings) as spark:
-        running = opened(build_engine(told, script, spark, take_over=take_over, reset_results=reset_results))
+    with bind_server(told, script.catalog) as server, in_our_words(told.state), session(told.master, settings) as spark:
+        running = open_run(build_engine(told, script, spark, take_over=take_over, reset_results=reset_results))
         tell_ended(running)
         idle = None
         if not is_local(told.master):
@@ -79,7 +79,7 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool, reset_results: bo
 
 
 @contextmanager
-def bound(job: Job, catalog: Catalog) -> Iterator[Server | None]:
+def bind_server(job: Job, catalog: Catalog) -> Iterator[Server | None]:
     """The HTTP end for the edges of the job, if it has one: the port is ours, and nobody is answered yet."""
     if job.listen is None:
         yield None
@@ -115,7 +115,7 @@ def tell_rejected(console: Console, state: Path) -> None:
             say(console, f"rows that were not counted: {folder / '*.parquet'}")
 
 
-def opened(engine: Engine) -> Run:
+def open_run(engine: Engine) -> Run:
     """A run that has not begun."""
     with in_words_of_the_command_line():
         return engine.run()

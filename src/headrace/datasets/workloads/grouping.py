@@ -8,8 +8,8 @@ import numpy as np
 
 from headrace.datasets.netflow import KIND
 from headrace.datasets.random_values import generator
-from headrace.datasets.workloads.nfc import grouped
-from headrace.datasets.workloads.scripts import Query, Window, Workload, numbered
+from headrace.datasets.workloads.nfc import group_flows
+from headrace.datasets.workloads.scripts import Query, Window, Workload, number_queries
 
 GROUPINGS = (
     ("Protocol",),
@@ -56,8 +56,8 @@ def _pairs(queries: int, seed: int) -> Sequence[Query]:
         # Stepping through predicates along the group-bys keeps both mixed in a short workload.
         attributes = GROUPINGS[pair % len(GROUPINGS)]
         predicate = PREDICATES[(pair + pair // len(GROUPINGS)) % len(PREDICATES)]
-        selects.append(grouped(attributes, _window(rng), predicate))
-    return numbered("grouped", selects)
+        selects.append(group_flows(attributes, _window(rng), predicate))
+    return number_queries("grouped", selects)
 
 
 WORKLOADS = (

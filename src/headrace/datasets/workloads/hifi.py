@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headrace.datasets.random_values import generator
 from headrace.datasets.syn import KIND
-from headrace.datasets.workloads.scripts import Query, Window, Workload, numbered, select
+from headrace.datasets.workloads.scripts import Query, Window, Workload, number_queries, select
 
 SLIDES_S = (1_000, 2_000)
 RANGES_S = (1_500, 2_500)
@@ -20,20 +20,24 @@ def windows(count: int, seed: int) -> list[Window]:
     return [Window(int(rng.integers(shortest_s, RANGES_S[1], endpoint=True)), slide_s) for _ in range(count)]
 
 
-def _grouped(queries: int, seed: int) -> Sequence[Query]:
+def _make_grouped(queries: int, seed: int) -> Sequence[Query]:
     """Query 1 of HIFI."""
     outputs = ["S.SrcIP", "count(*) AS packets"]
     selects = [select(outputs, f"Snort S {window}", group_by=["S.SrcIP"]) for window in windows(queries, seed)]
-    return numbered("hifi-grouped", selects)
+    return number_queries("hifi-grouped", selects)
 
 
-def _ungrouped(queries: int, seed: int) -> Sequence[Query]:
+def _make_ungrouped(queries: int, seed: int) -> Sequence[Query]:
     """Query 2 of HIFI."""
     selects = [select(["count(*) AS packets"], f"Snort S {window}") for window in windows(queries, seed)]
-    return numbered("hifi-ungrouped", selects)
+    return number_queries("hifi-ungrouped", selects)
 
 
 WORKLOADS = (
-    Workload("hifi-grouped", "packets per source address, one slide, many ranges [HIFI Query 1]", KIND, 32, _grouped),
-    Workload("hifi-ungrouped", "packets of all sources, one slide, many ranges [HIFI Query 2]", KIND, 32, _ungrouped),
+    Workload(
+        "hifi-grouped", "packets per source address, one slide, many ranges [HIFI Query 1]", KIND, 32, _make_grouped
+    ),
+    Workload(
+        "hifi-ungrouped", "packets of all sources, one slide, many ranges [HIFI Query 2]", KIND, 32, _make_ungrouped
+    ),
 )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from headrace.datasets.trades import KIND
 from headrace.datasets.workloads.otf import predicates, windows
-from headrace.datasets.workloads.scripts import Query, Workload, numbered, select
+from headrace.datasets.workloads.scripts import Query, Workload, number_queries, select
 
 AGGREGATES = (
     "percentile_approx(T.Price * T.Vol, 0.5) AS p50",
@@ -32,7 +32,7 @@ def _over_trades(name: str, aggregates: Sequence[str], queries: int, seed: int) 
         )
         for n, (window, predicate) in enumerate(zip(windows(queries, seed), predicates(queries, seed), strict=True))
     ]
-    return numbered(name, selects)
+    return number_queries(name, selects)
 
 
 HOLISTIC = Workload(

@@ -8,7 +8,7 @@ import numpy as np
 
 from headrace.datasets.netflow import KIND
 from headrace.datasets.random_values import generator, sample
-from headrace.datasets.workloads.scripts import Query, Window, Workload, numbered, select
+from headrace.datasets.workloads.scripts import Query, Window, Workload, number_queries, select
 
 PERIOD = Window(300, 300)
 MEASURES = ("sum(Packets) AS packets", "sum(Bytes) AS bytes", "count(*) AS flows")
@@ -52,7 +52,7 @@ RANGES = (
 """Attributes that random filters restrict: name, lowest and highest value, and the step of the constants."""
 
 
-def grouped(attributes: Sequence[str], window: Window, where: str = "") -> str:
+def group_flows(attributes: Sequence[str], window: Window, where: str = "") -> str:
     """Return packets, bytes and flows per group; networks are named by an alias."""
     outputs = [f"{NETWORKS[name]} AS {name}" if name in NETWORKS else name for name in attributes]
     group_by = [NETWORKS.get(name, name) for name in attributes]
@@ -61,12 +61,12 @@ def grouped(attributes: Sequence[str], window: Window, where: str = "") -> str:
 
 def _flow_collector(queries: int, seed: int) -> Sequence[Query]:
     first = list(AGGREGATIONS.items())[:queries]
-    return [Query(name, grouped(attributes, PERIOD)) for name, attributes in first]
+    return [Query(name, group_flows(attributes, PERIOD)) for name, attributes in first]
 
 
 def _random(queries: int, seed: int) -> Sequence[Query]:
     rng = generator(seed)
-    return numbered("nfc-random", [grouped(_subset(rng), PERIOD, _filter(rng)) for _ in range(queries)])
+    return number_queries("nfc-random", [group_flows(_subset(rng), PERIOD, _filter(rng)) for _ in range(queries)])
 
 
 def _subset(rng: np.random.Generator) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from headrace.datasets.random_values import generator
 from headrace.datasets.trades import KIND
-from headrace.datasets.workloads.scripts import Query, Window, Workload, numbered, select
+from headrace.datasets.workloads.scripts import Query, Window, Workload, number_queries, select
 from headrace.model.errors import UsageError
 
 INDEXES = ("R3000", "R2000", "R1000")
@@ -76,11 +76,13 @@ def _select(window: Window, predicate: str = "") -> str:
 
 
 def _varying_windows(queries: int, seed: int) -> Sequence[Query]:
-    return numbered("otf-windows", [_select(window) for window in windows(queries, seed)])
+    return number_queries("otf-windows", [_select(window) for window in windows(queries, seed)])
 
 
 def _varying_predicates(queries: int, seed: int) -> Sequence[Query]:
-    return numbered("otf-predicates", [_select(SAME_WINDOW, predicate) for predicate in predicates(queries, seed)])
+    return number_queries(
+        "otf-predicates", [_select(SAME_WINDOW, predicate) for predicate in predicates(queries, seed)]
+    )
 
 
 def _regular(queries: int, seed: int) -> Sequence[Query]:
@@ -89,12 +91,12 @@ def _regular(queries: int, seed: int) -> Sequence[Query]:
         message = f"workload otf-regular pairs as many windows as predicates, so {queries} queries are not possible"
         raise UsageError("workload", message, hint=f"take a square number such as {side * side} or {(side + 1) ** 2}")
     pairs = [(window, predicate) for window in windows(side, seed) for predicate in predicates(side, seed)]
-    return numbered("otf-regular", [_select(window, predicate) for window, predicate in pairs])
+    return number_queries("otf-regular", [_select(window, predicate) for window, predicate in pairs])
 
 
 def _low(queries: int, seed: int) -> Sequence[Query]:
     pairs = zip(windows(queries, seed), predicates(queries, seed), strict=True)
-    return numbered("otf-low", [_select(window, predicate) for window, predicate in pairs])
+    return number_queries("otf-low", [_select(window, predicate) for window, predicate in pairs])
 
 
 WORKLOADS = (

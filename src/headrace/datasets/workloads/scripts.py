@@ -57,7 +57,7 @@ class Workload:
         return "\n".join([self.data.schema_sql, *statements])
 
 
-def numbered(workload: str, selects: Sequence[str]) -> list[Query]:
+def number_queries(workload: str, selects: Sequence[str]) -> list[Query]:
     """Name queries after their workload and place: otf_low_001, otf_low_002, ..."""
     digits = max(3, len(str(len(selects))))
     return [Query(f"{workload.replace('-', '_')}_{n:0{digits}}", select) for n, select in enumerate(selects, 1)]

@@ -55,7 +55,7 @@ class Sample:
         self.slices += slice_ != self.last_slice
         self.last_slice = slice_
 
-    def seen(self, relations: Mapping[Relation, Sequence[int]]) -> Seen:
+    def measure(self, relations: Mapping[Relation, Sequence[int]]) -> Seen:
         """`relations` are given with the places of their fields. There must be a row."""
         numbered = [find_slots(column[: self.rows], MOST_KEYS + 1) for column in self.codes]
         slices = numbered[0].count

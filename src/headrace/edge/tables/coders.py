@@ -62,7 +62,7 @@ class Coder(Growing, Protocol):
 class GroupCoder(Coder, Protocol):
     """Of a group-by expression."""
 
-    def decoded(self, codes: Sequence[Integers]) -> pa.Array: ...
+    def decode(self, codes: Sequence[Integers]) -> pa.Array: ...
 
 
 def coder_of(tree: Expression, most_values: int, most_bytes: int) -> GroupCoder:
@@ -164,7 +164,7 @@ class WordCoder:
             return words, np.zeros(len(words), dtype=np.int64)
         return np.where(valid, words, 0), (~valid).astype(np.int64)
 
-    def decoded(self, codes: Sequence[Integers]) -> pa.Array:
+    def decode(self, codes: Sequence[Integers]) -> pa.Array:
         words = codes[0] + (self.base or 0)
         valid = codes[1] == 0 if self.has_null else np.ones(len(words), dtype=np.bool_)
         if self.tree.type.name == "BOOLEAN":
@@ -197,14 +197,14 @@ class ValueCoder:
         """So full that the next rows may not find room."""
         return 8 * len(self.known) >= 7 * self.most_values or 8 * self.nbytes >= 7 * self.most_bytes
 
-    def found(self, source: StreamRows) -> tuple[Integers, pa.Array]:
+    def find_numbers(self, source: StreamRows) -> tuple[Integers, pa.Array]:
         """For each distinct value of the rows its number, or -1, and the values without one."""
         values = source.encoded(self.tree).dictionary
         numbers = pc.index_in(values, value_set=self.known)
         return np.asarray(pc.fill_null(numbers, -1)).astype(np.int64), values.filter(pc.is_null(numbers))
 
     def fits(self, source: StreamRows) -> bool:
-        _, new = self.found(source)
+        _, new = self.find_numbers(source)
         has_room = not len(self.known) or self.nbytes + new.nbytes <= self.most_bytes or not len(new)
         return has_room and len(self.known) + len(new) <= self.most_values
 
@@ -212,12 +212,12 @@ class ValueCoder:
         """It never does."""
 
     def codes(self, source: StreamRows) -> tuple[Integers, ...]:
-        numbers, new = self.found(source)
+        numbers, new = self.find_numbers(source)
         numbers[numbers < 0] = len(self.known) + np.arange(len(new))
         if len(new):
             self.known = pa.concat_arrays([self.known, new])
         return (np.take(np.append(numbers, self.most_values), source.encoded(self.tree).codes),)
 
-    def decoded(self, codes: Sequence[Integers]) -> pa.Array:
+    def decode(self, codes: Sequence[Integers]) -> pa.Array:
         (numbers,) = codes
         return self.known.take(pa.array(numbers, mask=numbers == self.most_values))

@@ -37,7 +37,7 @@ def partials_of(node: Node, drained: Drained, attributes: Attributes, form: Form
         (codes,) = drained.codes(attributes.names[dimension])
         cells = cells * dimension.size + codes
     groups = {
-        tree: attributes.groups[tree].decoded(drained.codes(attributes.names[tree])) for tree in ordered_groups(node)
+        tree: attributes.groups[tree].decode(drained.codes(attributes.names[tree])) for tree in ordered_groups(node)
     }
     states = {}
     for partial in ordered_partials(node):

@@ -146,7 +146,7 @@ class LevelOne:
     def feed_piece(self, rows: pa.Table, begin: int, end: int) -> list[Unfolded]:
         """In halves if they have more values than there is room for, or if expressions take too much memory."""
         try:
-            source = self.coded(rows.slice(begin, end - begin))
+            source = self.prepare_rows(rows.slice(begin, end - begin))
             errors = self.evaluate_all(source)
         except ExpressionFailure as problem:
             if problem.is_too_large and end - begin > 1:
@@ -165,7 +165,7 @@ class LevelOne:
         for shared in self.shared:
             self.hold(shared.feed(piece))
         self.hold(
-            (place, fold_all(node, piece.kept(node.keep), self.plan.nodes[place].compressed))
+            (place, fold_all(node, piece.keep_rows(node.keep), self.plan.nodes[place].compressed))
             for place, node in self.folded.items()
         )
         return []
@@ -186,7 +186,7 @@ class LevelOne:
             self.joiner.table_codes(dimension)
         return self.row_errors.count(source.evaluation, source.times_us)
 
-    def coded(self, rows: pa.Table) -> StreamRows:
+    def prepare_rows(self, rows: pa.Table) -> StreamRows:
         evaluation, positions = self.joiner.batch(rows)
         times_us = np.asarray(one_array(rows[self.stream.event_time]).cast(pa.int64()))
         return StreamRows(evaluation, times_us, self.finest, partial(self.table_codes, positions))
@@ -222,7 +222,7 @@ class LevelOne:
     def settle(self) -> None:
         """All tables are emptied, so that codes may mean something else."""
         for shared in self.shared:
-            self.hold(shared.settled())
+            self.hold(shared.settle())
         for each in self.growing:
             each.clear()
 
@@ -231,7 +231,7 @@ class LevelOne:
         if self.waiting_bytes <= max(self.output_bytes // 2, 2 * self.combined_bytes):
             return
         for shared in self.shared:
-            self.hold(shared.drained())
+            self.hold(shared.drain())
         self.parts = {place: [combine(parts)] for place, parts in self.parts.items()}
         self.held_bytes = self.combined_bytes = sum(part.nbytes for (part,) in self.parts.values())
 

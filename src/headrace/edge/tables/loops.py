@@ -88,7 +88,7 @@ def copy_ordered(values: Doubles, first: int, count: int, words: Integers, width
 
 
 @compiled
-def mixed(spread: np.uint64, key: int) -> np.uint64:
+def mix_hash(spread: np.uint64, key: int) -> np.uint64:
     """One word more in a hash, each half of which draws a place."""
     spread ^= np.uint64(key)
     spread = (spread ^ (spread >> MIX_SHIFT)) * MIX_FIRST
@@ -97,13 +97,13 @@ def mixed(spread: np.uint64, key: int) -> np.uint64:
 
 
 @compiled
-def drawn(half: np.uint64, entries: int) -> int:
+def draw_place(half: np.uint64, entries: int) -> int:
     """32 bits of a hash as a fraction of a table: no division, and any number of entries."""
     return np.int64((half * np.uint64(entries)) >> HALF)  # type: ignore[return-value]
 
 
 @compiled
-def folded(state: int, integers: int, doubles: int, least: int, held: int, given: int) -> int:
+def fold_states(state: int, integers: int, doubles: int, least: int, held: int, given: int) -> int:
     """Two states of a group as one."""
     if state < integers:
         return held + given
@@ -193,11 +193,11 @@ def put(
         base, stride, keys = tables[number, BASE], tables[number, STRIDE], tables[number, KEYS]
         spread = np.uint64(0)
         for key in range(keys):
-            spread = mixed(spread, key_of(words, tables, number, source, key))
-        at = base + drawn(spread >> HALF, tables[number, ENTRIES]) * stride
+            spread = mix_hash(spread, key_of(words, tables, number, source, key))
+        at = base + draw_place(spread >> HALF, tables[number, ENTRIES]) * stride
         is_held = holds(words, tables, number, at, source, generation)
         if not is_held and tables[number, SECOND_CHANCE] != 0:
-            other = base + drawn(spread & LOW_HALF, tables[number, ENTRIES]) * stride
+            other = base + draw_place(spread & LOW_HALF, tables[number, ENTRIES]) * stride
             is_held = holds(words, tables, number, other, source, generation)
             at = other if is_held else loser(words, at, other, generation)
         states, given = tables[number, GREATEST_END], source + tables[number, SOURCE_KEYS]
@@ -210,7 +210,9 @@ def put(
             )
             for state in range(states):
                 place = np.uint64(at + 1 + keys + state)
-                words[place] = folded(state, integers, doubles, least, words[place], words[np.uint64(given + state)])
+                words[place] = fold_states(
+                    state, integers, doubles, least, words[place], words[np.uint64(given + state)]
+                )
             number = tables[number, AFTER]
         else:
             tables[number, MISSES] += 1
@@ -297,11 +299,11 @@ def feed_rows(
         source = row * width
         row += 1
         key = words[np.uint64(source + place)] & mask
-        spread = mixed(np.uint64(0), key)
-        at = base + drawn(spread >> HALF, entries) * stride
+        spread = mix_hash(np.uint64(0), key)
+        at = base + draw_place(spread >> HALF, entries) * stride
         is_held = (words[np.uint64(at)] | 1 == now) & (words[np.uint64(at + 1)] == key)
         if is_second_chance:
-            other = base + drawn(spread & LOW_HALF, entries) * stride
+            other = base + draw_place(spread & LOW_HALF, entries) * stride
             is_there = (words[np.uint64(other)] | 1 == now) & (words[np.uint64(other + 1)] == key)
             at = other if is_there else at
             is_held |= is_there
@@ -309,7 +311,7 @@ def feed_rows(
             words[np.uint64(at)] = now
             for state in range(states):
                 held, given = np.uint64(at + 2 + state), np.uint64(source + source_keys + state)
-                words[held] = folded(state, integers, doubles, least, words[held], words[given])
+                words[held] = fold_states(state, integers, doubles, least, words[held], words[given])
             hits += 1
         else:
             put(words, tables, full, tree, after, source, now, now)

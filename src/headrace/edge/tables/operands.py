@@ -123,7 +123,7 @@ class Given:
     make: Make
 
 
-def seen(values: pa.Array) -> Integers:
+def validity_words(values: pa.Array) -> Integers:
     valid = find_valid(values)
     return np.ones(len(values), dtype=np.int64) if valid is None else valid.astype(np.int64)
 
@@ -155,7 +155,7 @@ def doubles(values: pa.Array) -> npt.NDArray[np.float64]:
     return without_null(values, raw(values, np.float64), 0.0)
 
 
-def bounded_by(values: pa.Array, neutral: int) -> Integers:
+def fill_nulls(values: pa.Array, neutral: int) -> Integers:
     return without_null(values, raw(values), neutral)
 
 
@@ -165,8 +165,8 @@ def doubles_bounded_by(values: pa.Array, neutral: float) -> npt.NDArray[np.float
 
 HALVES: tuple[Make, ...] = tuple(bound_to(half, place=place) for place in range(4))
 EXTREMES: dict[tuple[str, bool], tuple[Kind, Make]] = {
-    ("min", False): (Kind.LEAST, bound_to(bounded_by, neutral=MAX_BIGINT)),
-    ("max", False): (Kind.GREATEST, bound_to(bounded_by, neutral=MIN_BIGINT)),
+    ("min", False): (Kind.LEAST, bound_to(fill_nulls, neutral=MAX_BIGINT)),
+    ("max", False): (Kind.GREATEST, bound_to(fill_nulls, neutral=MIN_BIGINT)),
     ("min", True): (Kind.LEAST_DOUBLE, bound_to(doubles_bounded_by, neutral=np.nan)),
     ("max", True): (Kind.GREATEST_DOUBLE, bound_to(doubles_bounded_by, neutral=-np.inf)),
 }
@@ -176,7 +176,7 @@ def givens_of(partial: Partial, operand: Operand | None) -> tuple[Given | None, 
     """What a partial's state is made of, at last how many values there were; None is the number of rows."""
     if operand is None:
         return (None,)
-    count = Given(operand, Kind.SUM, seen) if operand.has_null else None
+    count = Given(operand, Kind.SUM, validity_words) if operand.has_null else None
     if partial.kind == "count":
         return (count,)
     if partial.kind != "sum":

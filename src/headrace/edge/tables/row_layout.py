@@ -11,7 +11,7 @@ from headrace.edge.tables.coders import CellCoder, Coder, GroupCoder, coder_of
 from headrace.edge.tables.memory_layout import Column, Kind, bit_fields, words_of
 from headrace.edge.tables.operands import Given, Operand, givens_of
 from headrace.edge.tables.tables import Values
-from headrace.kernel.level1.fold import kept
+from headrace.kernel.level1.fold import keep_rows
 from headrace.kernel.level1.rows import Source, StreamRows
 from headrace.model.arrays import Integers
 from headrace.model.expressions import Expression
@@ -37,9 +37,9 @@ class Piece:
         self.known_values: dict[Given, Values] = {}
         self.known_rows: dict[frozenset[Predicate], Source] = {}
 
-    def kept(self, keep: frozenset[Predicate]) -> Source:
+    def keep_rows(self, keep: frozenset[Predicate]) -> Source:
         if keep not in self.known_rows:
-            self.known_rows[keep] = kept(self.source, keep)
+            self.known_rows[keep] = keep_rows(self.source, keep)
         return self.known_rows[keep]
 
     def codes(self, coder: Coder) -> tuple[Integers, ...]:

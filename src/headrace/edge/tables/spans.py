@@ -48,7 +48,7 @@ def spans_of(rows: Source, boundaries: tuple[Boundaries, ...]) -> Spans:
     return Spans(positions, [Span(*each) for each in zip(*(column.tolist() for column in columns), strict=True)])
 
 
-def taken(values: Values, positions: Integers | None) -> Values:
+def take_rows(values: Values, positions: Integers | None) -> Values:
     return values if positions is None else values[positions]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from headrace.edge.tables.adaptation import Sample, Seen, candidates, configuration_for, has_drifted, is_about
 from headrace.edge.tables.drain import Drained, partials_of
 from headrace.edge.tables.row_layout import WORD_BYTES, Attributes, Form, Piece, attribute_of, form_of
-from headrace.edge.tables.spans import Span, code_matrix, spans_of, taken
+from headrace.edge.tables.spans import Span, code_matrix, spans_of, take_rows
 from headrace.edge.tables.tables import CHUNK, Evicted, Flush, Replacement, Tables
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.level1.fold import fold_all
@@ -86,18 +86,18 @@ class Shared:
 
     def feed(self, piece: Piece) -> Iterator[Part]:
         """Rows whose codes fit. What the kernel folded is given at once, all else when it is drained."""
-        rows = piece.kept(self.keep)
+        rows = piece.keep_rows(self.keep)
         if not len(rows.times_us):
             return
         if not all(operand.is_plain(piece.source) for operand in self.operands):
-            yield from self.folded(rows)
+            yield from self.fold(rows)
             return
         positions, spans = spans_of(rows, self.boundaries)
         long = self.worth_a_turn(spans)
         if len(long) < len(spans):
             short = np.concatenate([np.arange(*span[:2]) for span in spans if span not in long])
             chosen = np.sort(short if positions is None else positions[short])
-            yield from self.folded(KeptRows(piece.source, chosen, self.keep))
+            yield from self.fold(KeptRows(piece.source, chosen, self.keep))
         if long:
             self.feed_spans(piece, positions, long)
 
@@ -113,10 +113,10 @@ class Shared:
     def feed_spans(self, piece: Piece, positions: Integers | None, spans: Collection[Span]) -> None:
         form = form_of(self.coders, self.partials, self.attributes)
         codes = code_matrix([each for coder in self.coders.values() for each in piece.codes(coder)], positions)
-        values = [taken(piece.values(given), positions) for given in form.givens]
+        values = [take_rows(piece.values(given), positions) for given in form.givens]
         ordered = sorted(spans)
         if self.running is None or self.running.form != form:
-            self.running = self.started(form, codes, ordered)
+            self.running = self.start_tables(form, codes, ordered)
         for span in ordered:
             own = codes[:, span.begin : span.end]
             self.ends_us[span.start_us] = span.end_us
@@ -129,13 +129,13 @@ class Shared:
             running.evicted.setdefault(part.query, []).append(part)
             running.nbytes += part.codes.nbytes + sum(each.nbytes for each in part.values)
 
-    def folded(self, rows: Source) -> Iterator[Part]:
+    def fold(self, rows: Source) -> Iterator[Part]:
         for place, node in self.nodes.items():
             yield place, fold_all(node, rows)
 
     # Tables
 
-    def started(self, form: Form, codes: Integers, spans: Sequence[Span]) -> Running:
+    def start_tables(self, form: Form, codes: Integers, spans: Sequence[Span]) -> Running:
         """Empty tables. The first time sizes are those of the rows at hand."""
         rows = self.memory_bytes // SAMPLE_SHARE // (WORD_BYTES * (1 + len(form.sizes)))
         sample = Sample(len(form.sizes), max(LEAST_SAMPLED, min(MOST_SAMPLED, rows)))
@@ -144,24 +144,24 @@ class Shared:
                 sample.add(codes[:, span.begin : span.end], span.start_us)
             self.seen = self.sizes_in(sample, form)
             sample.clear()
-        configuration = self.chosen(form, self.seen, sample)
+        configuration = self.choose_configuration(form, self.seen, sample)
         tables = Tables(
             form.in_fields(configuration),
             form.columns,
             dict(form.sizes),
             replacement=self.replacement,
             flush=self.flush,
-            buffered=self.buffered(form),
+            buffered=self.buffer_bytes(form),
         )
         return Running(form, configuration, tables, sample)
 
     def sizes_in(self, sample: Sample, form: Form) -> Seen:
-        return sample.seen({relation: form.places(relation) for relation in candidates(self.places)})
+        return sample.measure({relation: form.places(relation) for relation in candidates(self.places)})
 
-    def chosen(self, form: Form, seen: Seen, sample: Sample) -> Configuration:
+    def choose_configuration(self, form: Form, seen: Seen, sample: Sample) -> Configuration:
         """For what the rows in work, the sample and the output leave of the memory."""
         rows_in_work = CHUNK * form.entry_bytes(frozenset(self.coders))
-        left = self.memory_bytes - rows_in_work - sample.codes.nbytes - self.buffered(form) * self.row_bytes(form)
+        left = self.memory_bytes - rows_in_work - sample.codes.nbytes - self.buffer_bytes(form) * self.row_bytes(form)
         entry_bytes = {relation: form.entry_bytes(relation) for relation in seen.groups}
         return configuration_for(self.places, seen, max(left, self.memory_bytes // 2), entry_bytes)
 
@@ -169,7 +169,7 @@ class Shared:
         """Of a row of each query in the output, on both sides."""
         return 2 * sum(form.entry_bytes(relation) for relation in self.places)
 
-    def buffered(self, form: Form) -> int:
+    def buffer_bytes(self, form: Form) -> int:
         rows = self.memory_bytes // OUTPUT_SHARE // self.row_bytes(form)
         return max(LEAST_BUFFERED, min(MOST_BUFFERED, rows))
 
@@ -194,14 +194,14 @@ class Shared:
 
     # Partials out
 
-    def settled(self) -> Iterator[Part]:
+    def settle(self) -> Iterator[Part]:
         """All there is: then the tables are empty."""
         if self.running is not None:
             self.keep_evicted(self.running, self.running.tables.flush())
-            yield from self.drained()
+            yield from self.drain()
         self.ends_us.clear()
 
-    def drained(self) -> Iterator[Part]:
+    def drain(self) -> Iterator[Part]:
         """What was evicted."""
         running = self.running
         if running is None:

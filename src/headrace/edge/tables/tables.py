@@ -262,13 +262,13 @@ class Tables:
             if field.bits < WORD_BITS:
                 code &= (1 << field.bits) - 1
         values = tuple(
-            lowered(rows[:, len(key_words) + state].copy(), column.kind)
+            lower_states(rows[:, len(key_words) + state].copy(), column.kind)
             for column, state in zip(self.columns, self.layout.states, strict=True)
         )
         return Evicted(number, slice_, tuple(fields), codes, values)
 
 
-def lowered(words: Integers, kind: Kind) -> Values:
+def lower_states(words: Integers, kind: Kind) -> Values:
     """States as they are given out."""
     if kind.is_ordered_double:
         words ^= (words >> 63) & LARGEST

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.edge.tables.level1 import LevelOne
 from headrace.edge.tables.table_set import Shared
 from headrace.edge.tables.tables import Counts
-from headrace.planner.explain.labels import counted, percent
+from headrace.planner.explain.labels import count_noun, percent
 from headrace.planner.phantoms.configuration import Configuration
 
 
@@ -17,9 +17,9 @@ def explained(level: LevelOne) -> str:
 
 def lines_of(level: LevelOne) -> Iterator[str]:
     if level.folded:
-        yield f"by the kernel: {counted(len(level.folded), 'node')}"
+        yield f"by the kernel: {count_noun(len(level.folded), 'node')}"
     for shared in level.shared:
-        yield f"tables for {counted(len(shared.nodes), 'node')}, {counted(shared.nbytes, 'byte')}"
+        yield f"tables for {count_noun(len(shared.nodes), 'node')}, {count_noun(shared.nbytes, 'byte')}"
         yield from tree_of(shared)
 
 
@@ -35,7 +35,7 @@ def below(configuration: Configuration, counts: tuple[Counts, ...], parent: int 
     for place in configuration.children(parent):
         table, seen = configuration.tables[place], counts[place]
         kind = "query" if table.is_query else "phantom"
-        size = counted(table.entries, "entry", "entries")
-        figures = f"{size}, {counted(seen.probes, 'probe')}, {percent(seen.collision_rate)} collisions"
+        size = count_noun(table.entries, "entry", "entries")
+        figures = f"{size}, {count_noun(seen.probes, 'probe')}, {percent(seen.collision_rate)} collisions"
         yield f"{'  ' * depth}{kind} {', '.join(sorted(table.attributes))}: {figures}"
         yield from below(configuration, counts, place, depth + 1)

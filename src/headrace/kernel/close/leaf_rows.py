@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregates.partials import Partial
-from headrace.expressions.columns import built
+from headrace.expressions.columns import build_column
 from headrace.kernel.close.loops import order_by_group
 from headrace.kernel.combine import NodePartials
-from headrace.kernel.groups import GroupTable, coded, encode, put_together
+from headrace.kernel.groups import GroupTable, encode, encode_columns, put_together
 from headrace.kernel.slots import MOST_KEYS, find_slots
 from headrace.kernel.states.totals import Totals
 from headrace.model.arrays import Integers
@@ -65,20 +65,20 @@ KNOWN_ROWS: WeakKeyDictionary[NodePartials, dict[tuple[Expression, ...], LeafRow
 
 def rows_by_group(parts: Sequence[NodePartials], groups: tuple[Expression, ...]) -> LeafRows:
     if len(parts) > 1:
-        return grouped(parts, groups)
+        return group_rows(parts, groups)
     known = KNOWN_ROWS.setdefault(parts[0], {})
     if groups not in known:
-        known[groups] = grouped(parts, groups)
+        known[groups] = group_rows(parts, groups)
     return known[groups]
 
 
-def grouped(parts: Sequence[NodePartials], trees: tuple[Expression, ...]) -> LeafRows:
-    groups = put_together([coded(part.groups, part.rows) for part in parts])
+def group_rows(parts: Sequence[NodePartials], trees: tuple[Expression, ...]) -> LeafRows:
+    groups = put_together([encode_columns(part.groups, part.rows) for part in parts])
     ranking = ranking_of(groups.table, trees)
     numbers, values = ranking.numbers[groups.codes], ranking.values
     if ranking.count > MANY_GROUPS * len(numbers):
         present, numbers = np.unique(numbers, return_inverse=True)
-        values = {tree: taken(column, present) for tree, column in values.items()}
+        values = {tree: take_column(column, present) for tree, column in values.items()}
     starts_us, ends_us, slices = slices_of(parts)
     order = by_number(numbers)
     if (slices[1:] < slices[:-1]).any():
@@ -111,7 +111,7 @@ def ranking_of(table: GroupTable, trees: tuple[Expression, ...]) -> Ranking:
     known = KNOWN_RANKINGS.setdefault(table, {})
     if trees not in known:
         numbers, first_rows = numbered_groups([table.columns[tree] for tree in trees])
-        values = {tree: taken(table.columns[tree], first_rows) for tree in trees}
+        values = {tree: take_column(table.columns[tree], first_rows) for tree in trees}
         known[trees] = Ranking(numbers, values, len(first_rows))
     return known[trees]
 
@@ -120,7 +120,7 @@ def numbered_groups(columns: Iterable[pa.Array]) -> tuple[Integers, Integers]:
     """Of each row the number of its group, in the order of results; of each group its first row."""
     keys, size = np.zeros(1, dtype=np.int64), 1
     for column in columns:
-        ranks, distinct = ranked(column)
+        ranks, distinct = rank_values(column)
         if size > MOST_KEYS // distinct:
             known, keys = np.unique(keys, return_inverse=True)
             size = len(known)
@@ -145,7 +145,7 @@ def slices_of(parts: Sequence[NodePartials]) -> tuple[Integers, Integers, Intege
     return starts_us[by_end], ends_us[by_end], places[of_row]
 
 
-def ranked(values: pa.Array, order: Order | None = None) -> tuple[Integers, int]:
+def rank_values(values: pa.Array, order: Order | None = None) -> tuple[Integers, int]:
     """Of each value a number that sorts as ORDER BY says, by itself NULL first; all are below the second result."""
     encoded = encode(values)
     by_value = np.asarray(pc.sort_indices(encoded.dictionary))
@@ -158,5 +158,5 @@ def ranked(values: pa.Array, order: Order | None = None) -> tuple[Integers, int]
     return ranks[encoded.codes], encoded.size
 
 
-def taken(column: pa.Array, rows: Integers) -> pa.Array:
-    return pc.take(column, built(rows, pa.int64()), boundscheck=False, memory_pool=MEMORY)
+def take_column(column: pa.Array, rows: Integers) -> pa.Array:
+    return pc.take(column, build_column(rows, pa.int64()), boundscheck=False, memory_pool=MEMORY)

@@ -13,7 +13,7 @@ from datetime import UTC, tzinfo
 import numpy as np
 
 from headrace.kernel.close.windows import Foreign, Part
-from headrace.kernel.combine import NodePartials, concatenate, gathered
+from headrace.kernel.combine import NodePartials, concatenate, gather_parts
 from headrace.kernel.level1.fold import compute
 from headrace.kernel.level1.rows import NodeRows
 from headrace.model.schema import UserFunction
@@ -78,7 +78,7 @@ class Retained:
                     foreign.append(Foreign(each.leaf.boundaries, hull(kept.counted)))
                 if each.place in kept.parts:
                     rows = self.leaf_rows(kept, each.place, each.leaf)
-                    parts.append(Part(rows if fits else narrowed(rows, hull(kept.counted)), each.partials))
+                    parts.append(Part(rows if fits else narrow_slices(rows, hull(kept.counted)), each.partials))
         return Gathered(parts, missed, foreign)
 
     def leaf_rows(self, kept: OfPlan, place: int, leaf: Node) -> NodePartials:
@@ -89,7 +89,7 @@ class Retained:
         """
         if place not in kept.sources:
             parts = kept.parts[place]
-            whole = gathered(parts) if parts[0].groups else concatenate(parts)
+            whole = gather_parts(parts) if parts[0].groups else concatenate(parts)
             kept.sources[place] = NodeRows(whole, self.functions, self.zone)
         source = kept.sources[place]
         shipped = source.parent.node
@@ -108,7 +108,7 @@ def hull(spans: Sequence[Interval]) -> Interval:
     return Interval(min(span.start_us for span in spans), max(span.end_us for span in spans))
 
 
-def narrowed(part: NodePartials, counted: Interval) -> NodePartials:
+def narrow_slices(part: NodePartials, counted: Interval) -> NodePartials:
     """Slices that do not fit a query end where no row was counted any more: so they cross fewer of its windows."""
     starts_us = np.maximum(part.starts_us, counted.start_us)
     ends_us = np.minimum(part.ends_us, counted.end_us)

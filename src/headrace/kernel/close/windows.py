@@ -13,9 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregates.partials import Partial
-from headrace.expressions.columns import Evaluated, built
+from headrace.expressions.columns import Evaluated, build_column
 from headrace.expressions.evaluation import Evaluation
-from headrace.kernel.close.leaf_rows import LeafRows, numbered_groups, ranked, rows_by_group, rows_by_slice, taken
+from headrace.kernel.close.leaf_rows import (
+    LeafRows,
+    numbered_groups,
+    rank_values,
+    rows_by_group,
+    rows_by_slice,
+    take_column,
+)
 from headrace.kernel.close.loops import add_to_windows, count_groups, find_window_slots
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.states.columns import Columns
@@ -133,8 +140,8 @@ def close(
     limits = Limits(max_empty if fills_gaps(query.window) else 0, max_rows)
     found: list[Closed] = []
     rows = 0
-    for windows in combined(query, terms, parts, Unknown(missed, foreign), limits, due):
-        found.append(answered(query, terms, windows, functions, zone))
+    for windows in combine_windows(query, terms, parts, Unknown(missed, foreign), limits, due):
+        found.append(answer_windows(query, terms, windows, functions, zone))
         rows += found[-1].table.num_rows
         if rows > max_rows:
             raise TooManyRowsError(max_rows)
@@ -154,15 +161,17 @@ def put_together(found: Sequence[Closed]) -> Closed:
     )
 
 
-def answered(query: Query, terms: Terms, windows: Windows, functions: Iterable[UserFunction], zone: tzinfo) -> Closed:
+def answer_windows(
+    query: Query, terms: Terms, windows: Windows, functions: Iterable[UserFunction], zone: tzinfo
+) -> Closed:
     """The results of some windows."""
-    known, errors, problem = lowered(query, terms, windows)
+    known, errors, problem = lower_windows(query, terms, windows)
     places = windows.places
     if query.having is not None:
         passes = Evaluation({}, len(places), functions, zone, known).evaluate(query.having)
         errors += failures(passes)
         rows = np.flatnonzero(np.asarray(pc.fill_null(passes.values, False)))
-        known, places = {tree: taken(values, rows) for tree, values in known.items()}, places[rows]
+        known, places = {tree: take_column(values, rows) for tree, values in known.items()}, places[rows]
     results = Evaluation({}, len(places), functions, zone, known)
     outputs = [results.evaluate(output.expression) for output in query.outputs]
     orders = [results.evaluate(order.expression) for order in query.order_by]
@@ -195,7 +204,7 @@ def failures(evaluated: Evaluated) -> int:
 # Slices to windows
 
 
-def combined(
+def combine_windows(
     query: Query,
     terms: Terms,
     parts: Sequence[Part],
@@ -222,14 +231,14 @@ def combined(
         yield from windows_with_groups(query, terms, parts, leaf, held, counts, complete)
         return
     before = None if due is None or due.last_end_us is None else last_ending(query.window, due.last_end_us)
-    whole, left_out = filled(instances if complete.all() else instances[complete], limits, before)
+    whole, left_out = fill_empty(instances if complete.all() else instances[complete], limits, before)
     shown = whole[is_complete(query.window, whole, leaf, unknown)]
     for begin, end in due.skipped if due is not None else ():
         shown = shown[(shown < begin) | (end <= shown)]
     held = Held.among(shown, first, last)
     for begin, end in pieces_of(held.counts(np.ones(len(first), dtype=np.int64)) + 1):
         own = held.between(begin, end)
-        rows, slots = np.repeat(leaf.order, own.held_by[leaf.slices]), repeated_from(own.first, own.held_by)
+        rows, slots = np.repeat(leaf.order, own.held_by[leaf.slices]), concat_ranges(own.first, own.held_by)
         states = combined_states(parts, terms, rows, slots, end - begin)
         yield Windows(shown[begin:end], left_out if begin == 0 else 0, np.arange(end - begin), {}, states)
 
@@ -244,7 +253,8 @@ def windows_with_groups(
         own, slots = held.between(begin, end), counts[begin:end]
         groups, states = grouped_windows(parts, terms, leaf, own.first, own.held_by, slots)
         values = {
-            tree: taken(leaf.values[term], groups) for tree, term in zip(query.group_by, terms.groups, strict=True)
+            tree: take_column(leaf.values[term], groups)
+            for tree, term in zip(query.group_by, terms.groups, strict=True)
         }
         places = np.repeat(np.arange(end - begin), slots)
         windows = Windows(own.instances, 0, places, values, states)
@@ -307,7 +317,7 @@ def instances_between(first: Integers, last: Integers, max_count: int) -> Intege
     counts = ends - begins + 1
     if counts.sum() > max_count:
         raise TooManyRowsError(max_count)
-    return repeated_from(begins, counts)
+    return concat_ranges(begins, counts)
 
 
 class Unknown(NamedTuple):
@@ -358,8 +368,8 @@ def only(windows: Windows, chosen: Mask) -> Windows:
         windows.instances[chosen],
         windows.left_out,
         (np.cumsum(chosen) - 1)[windows.places[rows]],
-        {tree: taken(values, rows) for tree, values in windows.groups.items()},
-        {partial: tuple(taken(column, rows) for column in state) for partial, state in windows.states.items()},
+        {tree: take_column(values, rows) for tree, values in windows.groups.items()},
+        {partial: tuple(take_column(column, rows) for column in state) for partial, state in windows.states.items()},
     )
 
 
@@ -419,7 +429,7 @@ def combined_states(
         chosen = slice(None) if len(parts) == 1 else (rows >= begin) & (rows < begin + part.leaf.rows)
         own = rows[chosen] - begin
         for partial in needed.keys() & part.partials:
-            state = tuple(taken(column, own) for column in part.leaf.states[partial])
+            state = tuple(take_column(column, own) for column in part.leaf.states[partial])
             spread[partial].append((slots[chosen], state))
         begin += part.leaf.rows
     return {partial: combined_state(partial, found, count) for partial, found in spread.items()}
@@ -434,19 +444,19 @@ def combined_state(partial: Partial, found: Sequence[tuple[Integers, Columns]], 
     return state_of(partial).combine(slots, count, state)
 
 
-def repeated_from(first: Integers, counts: Integers) -> Integers:
+def concat_ranges(first: Integers, counts: Integers) -> Integers:
     """So many numbers from each of the first ones on."""
     numbers: Integers = np.repeat(first - np.cumsum(counts) + counts, counts)
     return numbers + np.arange(len(numbers))
 
 
-def filled(present: Integers, limits: Limits, before: int | None = None) -> tuple[Integers, int]:
+def fill_empty(present: Integers, limits: Limits, before: int | None = None) -> tuple[Integers, int]:
     """With the empty instances between those that have rows, up to a number of them in a row; and how many more.
 
     The instance `before` them had rows too.
     """
     if before is not None and len(present):
-        whole, left_out = filled(np.concatenate([[before], present]), limits)
+        whole, left_out = fill_empty(np.concatenate([[before], present]), limits)
         return whole[1:], left_out
     gaps = np.diff(present) - 1
     if not gaps.any():
@@ -454,28 +464,28 @@ def filled(present: Integers, limits: Limits, before: int | None = None) -> tupl
     shown = np.minimum(gaps, limits.max_empty)
     if len(present) + shown.sum() > limits.max_rows:
         raise TooManyRowsError(limits.max_rows)
-    empty = repeated_from(present[:-1] + 1, shown)
+    empty = concat_ranges(present[:-1] + 1, shown)
     return np.sort(np.concatenate([present, empty])), int((gaps - shown).sum())
 
 
 # Partials to results
 
 
-def lowered(query: Query, terms: Terms, windows: Windows) -> tuple[dict[Expression, pa.Array], int, str | None]:
+def lower_windows(query: Query, terms: Terms, windows: Windows) -> tuple[dict[Expression, pa.Array], int, str | None]:
     """What output expressions are made of: bounds, groups and aggregates; how many did not fit their types; and what
     the code of a user raised first.
     """
     starts_us, ends_us = bounds_of(query.window, windows.instances)
     times = arrow_type(TIMESTAMP)
     known: dict[Expression, pa.Array] = {
-        WINDOW_START: built(starts_us[windows.places], times),
-        WINDOW_END: built(ends_us[windows.places], times),
+        WINDOW_START: build_column(starts_us[windows.places], times),
+        WINDOW_END: build_column(ends_us[windows.places], times),
         **windows.groups,
     }
     errors, problem = 0, None
     for aggregate, partials in terms.partials.items():
         if isinstance(windows.states, Totals) and aggregate.function in ("count", "sum"):
-            known[aggregate] = built(windows.states.numbers[partials[0]], pa.int64())
+            known[aggregate] = build_column(windows.states.numbers[partials[0]], pa.int64())
             continue
         result = lower(aggregate, {partial.kind: windows.states[partial] for partial in partials})
         errors += failures(result)
@@ -490,7 +500,7 @@ def lowered(query: Query, terms: Terms, windows: Windows) -> tuple[dict[Expressi
 
 def in_order(query: Query, places: Integers, orders: Sequence[pa.Array]) -> Integers:
     """Rows come by window, then by group. In each window they go by ORDER BY, and as many are left as LIMIT says."""
-    keys = [ranked(values, order)[0] for order, values in zip(query.order_by, orders, strict=True)]
+    keys = [rank_values(values, order)[0] for order, values in zip(query.order_by, orders, strict=True)]
     rows = np.lexsort([*keys[::-1], places])
     if query.limit is None:
         return rows

@@ -9,9 +9,9 @@ import numpy as np
 
 from headrace.aggregates.partials import Partial
 from headrace.kernel.combine import NodePartials, ordered_partials
-from headrace.kernel.groups import coded
+from headrace.kernel.groups import encode_columns
 from headrace.kernel.level1.fan_out_loops import count_passing, take_passing
-from headrace.kernel.level1.rows import MOST_CELLS, NodeRows, taken, truth
+from headrace.kernel.level1.rows import MOST_CELLS, NodeRows, take_columns, truth
 from headrace.kernel.slots import MOST_KEYS, Keys, Slots, find_slots
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.totals import Totals, sum_addends
@@ -30,7 +30,7 @@ def is_fanned_out(node: Node, parent: Node) -> bool:
 def fan_out(source: NodeRows, leaves: Sequence[Node]) -> list[NodePartials]:
     """The rows of each leaf: as `compute` makes them one by one, but in one go for all."""
     parent = source.parent
-    groups = coded(parent.groups, parent.rows)
+    groups = encode_columns(parent.groups, parent.rows)
     size = groups.table.size
     slices = find_slots(parent.starts_us, MOST_KEYS)
     bounds, firsts, offset = [], np.empty((len(leaves), slices.count), dtype=np.int64), 0
@@ -68,7 +68,10 @@ def fold_some(partials: Iterable[Partial], source: NodeRows, rows: Integers, slo
     states = source.parent.states
     if isinstance(states, Totals):
         return sum_addends({partial: states.addends(partial).at(rows) for partial in partials}, of_row, count)
-    return {partial: source.fold(partial, of_row, count, taken(source.columns(partial), rows)) for partial in partials}
+    return {
+        partial: source.fold(partial, of_row, count, take_columns(source.columns(partial), rows))
+        for partial in partials
+    }
 
 
 def part_of(whole: NodePartials, leaf: Node, begin: int, end: int) -> NodePartials:
@@ -78,7 +81,7 @@ def part_of(whole: NodePartials, leaf: Node, begin: int, end: int) -> NodePartia
         whole.starts_us[part],
         whole.ends_us[part],
         whole.cells[part],
-        coded(whole.groups, whole.rows).at(part),
+        encode_columns(whole.groups, whole.rows).at(part),
         states_of(whole.states, ordered_partials(leaf), part),
     )
 

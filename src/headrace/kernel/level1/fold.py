@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.aggregates.partials import Partial
-from headrace.kernel.combine import NodePartials, gathered, ordered_partials
+from headrace.kernel.combine import NodePartials, gather_parts, ordered_partials
 from headrace.kernel.level1.fan_out import fan_out, is_fanned_out
 from headrace.kernel.level1.row_slots import place_rows
 from headrace.kernel.level1.rows import MOST_CELLS, KeptRows, NodeRows, Source, truth
@@ -39,7 +39,7 @@ WORTH_FILTERING = 0.7
 
 def compute(node: Node, source: Source) -> NodePartials:
     """The node's rows, from rows of the stream or of a node that covers it."""
-    return fold_all(node, kept(source, node.keep))
+    return fold_all(node, keep_rows(source, node.keep))
 
 
 def fold_all(node: Node, source: Source, compressed: frozenset[Partial] = frozenset()) -> NodePartials:
@@ -67,7 +67,7 @@ def fold_states(
 # Filters
 
 
-def kept(source: Source, keep: frozenset[Predicate]) -> Source:
+def keep_rows(source: Source, keep: frozenset[Predicate]) -> Source:
     """The rows that pass some of the predicates; more of them if it would cost more than it spares."""
     if EVERYTHING in keep or source.keep == keep:
         return source
@@ -114,7 +114,7 @@ def fold_chunk(plan: Plan, source: Source) -> Mapping[int, NodePartials]:
         by_rows.setdefault(plan.nodes[place].node.keep, []).append(place)
     found: dict[int, NodePartials] = {}
     for keep, places in by_rows.items():
-        rows = kept(source, keep)
+        rows = keep_rows(source, keep)
         planned = {place: plan.nodes[place] for place in places}
         found |= {place: fold_all(each.node, rows, each.compressed) for place, each in planned.items()}
     return found
@@ -140,13 +140,13 @@ def level_one(
             parts.setdefault(place, []).append(found)
             held += found.nbytes
         if held > budget_bytes:
-            yield rolled_up(plan, parts, functions, zone, threads)
+            yield roll_up(plan, parts, functions, zone, threads)
             parts, held = {}, 0
     if parts:
-        yield rolled_up(plan, parts, functions, zone, threads)
+        yield roll_up(plan, parts, functions, zone, threads)
 
 
-def rolled_up(
+def roll_up(
     plan: Plan,
     parts: Mapping[int, Sequence[NodePartials]],
     functions: Iterable[UserFunction],
@@ -156,7 +156,7 @@ def rolled_up(
     """The nodes below each one that is computed from the stream."""
 
     def subtree(first: int) -> dict[int, NodePartials]:
-        computed = {first: gathered(parts[first])}
+        computed = {first: gather_parts(parts[first])}
         waiting = [first]
         while waiting:
             place = waiting.pop()

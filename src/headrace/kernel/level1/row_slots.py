@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.kernel.combine import ordered_groups
-from headrace.kernel.groups import Groups, coded
+from headrace.kernel.groups import Groups, encode_columns
 from headrace.kernel.level1.cells import slice_codes, slices_within
 from headrace.kernel.level1.row_slot_loops import slots_by_slice
 from headrace.kernel.level1.rows import Source
@@ -59,7 +59,7 @@ def place_rows(node: Node, source: Source) -> Placed:
     codes = readable(kinds.of_row)
     count = slots_by_slice(readable(source.times_us), slices.starts_us, own_rows, codes, kinds.count, slots, keys)
     of_slot = keys[:count] // kinds.count
-    return placed(slots, slices, of_slot, kinds, keys[:count] - of_slot * kinds.count)
+    return place_slots(slots, slices, of_slot, kinds, keys[:count] - of_slot * kinds.count)
 
 
 def place_by_keys(node: Node, source: Source, kinds: Kinds) -> Placed:
@@ -70,10 +70,10 @@ def place_by_keys(node: Node, source: Source, kinds: Kinds) -> Placed:
     keys.extend(of_row, len(slices.starts_us))
     keys.extend(codes, kinds.count)
     found = keys.slots()
-    return placed(found.of_row, slices, of_row[found.first_rows], kinds, codes[found.first_rows])
+    return place_slots(found.of_row, slices, of_row[found.first_rows], kinds, codes[found.first_rows])
 
 
-def placed(
+def place_slots(
     slots: Integers, slices: Slices, slice_of_slot: Codes | Integers, kinds: Kinds, kind_of_slot: Codes | Integers
 ) -> Placed:
     return Placed(
@@ -90,7 +90,7 @@ def kinds_of(node: Node, source: Source) -> Kinds:
     """Cells and groups that occur together are few, so that with slices they often fit an array."""
     rows = len(source.times_us)
     trees = ordered_groups(node)
-    groups = source.groups(trees) if trees else coded({}, rows)
+    groups = source.groups(trees) if trees else encode_columns({}, rows)
     size = groups.table.size
     if not node.dimensions:
         every = Groups(groups.table, np.arange(size, dtype=np.int32))

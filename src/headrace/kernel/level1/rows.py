@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregates.partials import Partial
-from headrace.expressions.columns import built
+from headrace.expressions.columns import build_column
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.combine import NodePartials
-from headrace.kernel.groups import Encoded, Groups, coded, encode, numbered
+from headrace.kernel.groups import Encoded, Groups, encode, encode_columns, number_groups
 from headrace.kernel.level1.cells import codes_of
 from headrace.kernel.slots import Codes, Keys, Scratch
 from headrace.kernel.states.columns import Columns
@@ -125,7 +125,7 @@ class StreamRows:
             return np.take(finest.coarsen(dimension), self.codes(finest))
         if dimension not in self.known_codes:
             found = self.table_codes(dimension)
-            self.known_codes[dimension] = self.searched(dimension) if found is None else found
+            self.known_codes[dimension] = self.search_cells(dimension) if found is None else found
         return self.known_codes[dimension]
 
     def cells(self, dimensions: tuple[Dimension, ...]) -> Integers:
@@ -137,13 +137,13 @@ class StreamRows:
             digits.extend(self.codes(finest), dimension.size, table)
         return digits.values
 
-    def searched(self, dimension: Dimension) -> Codes:
+    def search_cells(self, dimension: Dimension) -> Codes:
         return codes_of(dimension, self.evaluation.evaluate(dimension.expression).values)
 
     def groups(self, trees: tuple[Expression, ...]) -> Groups:
         if trees not in self.known_groups:
             encoded = {tree: self.encoded(tree) for tree in trees}
-            self.known_groups[trees] = numbered(encoded, len(self.times_us))
+            self.known_groups[trees] = number_groups(encoded, len(self.times_us))
         return self.known_groups[trees]
 
     def encoded(self, tree: Expression) -> Encoded:
@@ -197,7 +197,7 @@ class NodeRows:
         self.scratch = Scratch()
         self.functions = tuple(functions)
         self.zone = zone
-        self.own_groups = coded(parent.groups, parent.rows)
+        self.own_groups = encode_columns(parent.groups, parent.rows)
         table = self.own_groups.table
         self.evaluation = Evaluation({}, table.size, self.functions, zone, table.columns)
         self.places = {dimension.expression: place for place, dimension in enumerate(parent.node.dimensions)}
@@ -251,13 +251,13 @@ class NodeRows:
         if own.table.columns.keys() == set(trees):
             return own
         if trees not in self.known_groups:
-            coarse = numbered({tree: encode(self.values(tree)) for tree in trees}, own.table.size)
+            coarse = number_groups({tree: encode(self.values(tree)) for tree in trees}, own.table.size)
             self.known_groups[trees] = Groups(coarse.table, coarse.codes[own.codes])
         return self.known_groups[trees]
 
     def values(self, tree: Expression) -> pa.Array:
         """Of each group of the node."""
-        return self.evaluation.evaluate(derived(tree, self.own_groups.table.columns)).values
+        return self.evaluation.evaluate(derive_tree(tree, self.own_groups.table.columns)).values
 
     def addends(self, partial: Partial) -> Addends | None:
         states = self.parent.states
@@ -321,7 +321,7 @@ class KeptRows:
 
     def columns(self, partial: Partial) -> Columns:
         if partial not in self.known_columns:
-            self.known_columns[partial] = taken(self.source.columns(partial), self.rows)
+            self.known_columns[partial] = take_columns(self.source.columns(partial), self.rows)
         return self.known_columns[partial]
 
     def fold(
@@ -334,8 +334,8 @@ def span_of(times_us: Integers) -> tuple[int, int]:
     return int(times_us.min()), int(times_us.max())
 
 
-def taken(columns: Columns, rows: Rows) -> Columns:
-    places = built(rows, pa.int64())
+def take_columns(columns: Columns, rows: Rows) -> Columns:
+    places = build_column(rows, pa.int64())
     return tuple(pc.take(column, places, boundscheck=False) for column in columns)
 
 
@@ -360,7 +360,7 @@ def truth(predicate: Predicate, source: Source) -> npt.NDArray[np.bool_]:
     return np.asarray(predicate.table[codes], dtype=np.bool_)
 
 
-def derived(tree: Expression, known: Mapping[Expression, pa.Array]) -> Expression:
+def derive_tree(tree: Expression, known: Mapping[Expression, pa.Array]) -> Expression:
     """The tree in terms of what is known: a short prefix of an address is a prefix of a longer one."""
     if tree in known or not isinstance(tree, Call):
         return tree
@@ -368,4 +368,4 @@ def derived(tree: Expression, known: Mapping[Expression, pa.Array]) -> Expressio
         for longer in known:
             if is_longer_prefix(longer, tree):
                 return Call("ip_prefix", (longer, tree.arguments[1]), tree.type)
-    return with_children(tree, tuple(derived(child, known) for child in children(tree)))
+    return with_children(tree, tuple(derive_tree(child, known) for child in children(tree)))

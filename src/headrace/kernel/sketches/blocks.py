@@ -55,7 +55,7 @@ class Layout:
             self.placed[begin:end].reshape(-1, size).sort(axis=1)
 
 
-def laid_out(slots: Slots, count: int, values: pa.Array, width: int) -> tuple[Layout, Integers]:
+def lay_out(slots: Slots, count: int, values: pa.Array, width: int) -> tuple[Layout, Integers]:
     """The numbers of each slot in sorted blocks, and how many NaNs it has beside them."""
     data, valid, slots = numbers(values, np.float64), find_valid(values), readable(slots)
     counts, nans = np.zeros(count, np.int64), np.zeros(count, np.int64)

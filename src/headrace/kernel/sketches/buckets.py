@@ -17,7 +17,15 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.kernel.sketches import buckets_loops as loops
-from headrace.kernel.sketches.packed_bytes import STATE, Bytes, expect_good, offsets_of, opened, packed, refuse
+from headrace.kernel.sketches.packed_bytes import (
+    STATE,
+    Bytes,
+    expect_good,
+    offsets_of,
+    open_states,
+    pack_states,
+    refuse,
+)
 from headrace.kernel.sketches.quantile_states import answers_at, check_totals
 from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable
 from headrace.kernel.states.fold_loops import Flags
@@ -57,7 +65,7 @@ class Buckets:
         room = int(np.minimum(5 * sizes, 12 * cuts.buckets).sum()) + loops.HEAD * count
         out, offsets = np.empty(room, np.uint8), np.zeros(count + 1, np.int64)
         loops.lift_slots(ends, ordered, *cuts.search, *cuts.scratch(), out, offsets)
-        return (packed(out[: offsets[-1]].copy(), offsets),)
+        return (pack_states(out[: offsets[-1]].copy(), offsets),)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
         cuts, found = Cuts.of(self.parts), parse(states[0], self.parts)
@@ -69,7 +77,7 @@ class Buckets:
         room = int(found.sizes.sum())
         out, offsets = np.empty(room, np.uint8), np.zeros(count + 1, np.int64)
         loops.combine_slots(order, ends, *found.rows, found.extremes, self.parts, *cuts.scratch(), out, offsets)
-        return (packed(out[: offsets[-1]].copy(), offsets),)
+        return (pack_states(out[: offsets[-1]].copy(), offsets),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +147,7 @@ class Parsed:
 
 def parse(states: pa.Array, parts: int | None = None) -> Parsed:
     """All of them have the same buckets: those with so many parts, or else those of the first state."""
-    data, offsets = opened(states)
+    data, offsets = open_states(states)
     sizes = np.diff(offsets)
     if parts is None:
         parts = first_parts(data, offsets)

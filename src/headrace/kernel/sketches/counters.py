@@ -22,14 +22,23 @@ from headrace.kernel.sketches.counters_loops import add_by_slot, count_by_slot, 
 from headrace.kernel.sketches.items import (
     Coded,
     Kind,
-    coded,
-    decoded,
+    decode_items,
+    encode_items,
+    encode_stored,
     first_misfit,
     kind_labelled,
     kind_of,
-    recoded,
 )
-from headrace.kernel.sketches.packed_bytes import STATE, Bytes, Offsets, expect_good, offsets_of, opened, packed, refuse
+from headrace.kernel.sketches.packed_bytes import (
+    STATE,
+    Bytes,
+    Offsets,
+    expect_good,
+    offsets_of,
+    open_states,
+    pack_states,
+    refuse,
+)
 from headrace.kernel.states.columns import Columns, Slots, find_valid, readable
 from headrace.model.arrays import Integers, Mask
 from headrace.model.errors import UsageError
@@ -62,35 +71,35 @@ class Counters:
         """A NULL as value or weight, or a weight below 0, does not count."""
         if pa.types.is_null(values.type):
             return (without_values(count),)
-        items, amounts = coded(values), weights_of(values, weights)
+        items, amounts = encode_items(values), weights_of(values, weights)
         if self.is_compressed:
-            slots, items, amounts = compressed(slots, items, amounts)
+            slots, items, amounts = compress_rows(slots, items, amounts)
         totals, errors = np.zeros(count, np.int64), np.zeros(count, np.int64)
         add_by_slot(readable(slots), amounts, totals)
         of_values = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-        return (self.folded(slots, items, amounts, totals, errors, kind_of(of_values)),)
+        return (self.fold_rows(slots, items, amounts, totals, errors, kind_of(of_values)),)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
-        held = unpacked(states[0])
+        held = unpack(states[0])
         if held is None:
             return (without_values(count),)
         totals, errors = np.zeros(count, np.int64), np.zeros(count, np.int64)
         add_by_slot(readable(slots), readable(held.totals), totals)
         add_by_slot(readable(slots), readable(held.errors), errors)
         of_items = np.repeat(slots, np.diff(held.firsts))
-        codes = recoded(held.kind, held.items, held.offsets)
-        return (self.folded(of_items, codes, readable(held.counts), totals, errors, held.kind),)
+        codes = encode_stored(held.kind, held.items, held.offsets)
+        return (self.fold_rows(of_items, codes, readable(held.counts), totals, errors, held.kind),)
 
-    def folded(
+    def fold_rows(
         self, slots: Slots, items: Coded, weights: Integers, totals: Integers, errors: Integers, kind: Kind
     ) -> pa.Array:
-        starts, codes, amounts = grouped(slots, len(totals), items.codes, weights)
+        starts, codes, amounts = group_by_slot_order(slots, len(totals), items.codes, weights)
         most = int(np.minimum(np.diff(starts), self.capacity).sum())
         firsts = np.empty(len(starts), np.int64)
         kept_codes, kept_counts = np.empty(most, np.int64), np.empty(most, np.int64)
         kept = fold_slots(starts, codes, amounts, self.capacity, errors, firsts, kept_codes, kept_counts)
         data, offsets = items.items(kept_codes[:kept])
-        return repacked(Summaries(kind, firsts, totals, errors, kept_counts[:kept], data, offsets))
+        return repack(Summaries(kind, firsts, totals, errors, kept_counts[:kept], data, offsets))
 
 
 def weights_of(values: pa.Array, weights: pa.Array | None) -> Integers:
@@ -101,7 +110,7 @@ def weights_of(values: pa.Array, weights: pa.Array | None) -> Integers:
     return readable(amounts)
 
 
-def compressed(slots: Slots, items: Coded, weights: Integers) -> tuple[Slots, Coded, Integers]:
+def compress_rows(slots: Slots, items: Coded, weights: Integers) -> tuple[Slots, Coded, Integers]:
     """Fewer rows of the same weight."""
     met = np.empty((3, len(slots)), np.int64)
     bits = min(MEETING_PLACES - 1, len(slots)).bit_length()
@@ -110,7 +119,9 @@ def compressed(slots: Slots, items: Coded, weights: Integers) -> tuple[Slots, Co
     return met_slots, replace(items, codes=codes), amounts
 
 
-def grouped(slots: Slots, count: int, codes: Integers, weights: Integers) -> tuple[Integers, Integers, Integers]:
+def group_by_slot_order(
+    slots: Slots, count: int, codes: Integers, weights: Integers
+) -> tuple[Integers, Integers, Integers]:
     """Rows slot after slot, and where each slot begins and the last one ends."""
     counts = np.zeros(count, np.int64)
     count_by_slot(readable(slots), weights, counts)
@@ -139,10 +150,10 @@ class Summaries:
 
 
 def without_values(count: int) -> pa.Array:
-    return packed(np.zeros(0, np.uint8), np.zeros(count + 1, np.int64))
+    return pack_states(np.zeros(0, np.uint8), np.zeros(count + 1, np.int64))
 
 
-def repacked(held: Summaries) -> pa.Array:
+def repack(held: Summaries) -> pa.Array:
     item_bytes = np.diff(held.offsets[held.firsts]) + (8 if held.kind.width else 12) * np.diff(held.firsts)
     lengths = np.where(held.totals > 0, HEADER + item_bytes, 0)
     offsets = offsets_of(lengths)
@@ -159,12 +170,12 @@ def repacked(held: Summaries) -> pa.Array:
         readable(offsets),
         data,
     )
-    return packed(data, offsets)
+    return pack_states(data, offsets)
 
 
-def unpacked(states: pa.Array, item_type: pa.DataType | None = None) -> Summaries | None:
+def unpack(states: pa.Array, item_type: pa.DataType | None = None) -> Summaries | None:
     """Checked in full. By default the type is that of the first state; None if no state has values."""
-    data, offsets = opened(states)
+    data, offsets = open_states(states)
     filled = np.flatnonzero(np.diff(offsets))
     if not len(filled):
         return None
@@ -215,21 +226,21 @@ def hitters(states: pa.Array, phi: float, item_type: pa.DataType) -> Hitters:
     """All items that may have a share of phi. None is missing if phi is above 1 / (capacity + 1)."""
     if not 0 < phi <= 1:
         raise UsageError("sketch-share", f"{phi} is not a share above 0 and up to 1")
-    held = unpacked(states, item_type)
+    held = unpack(states, item_type)
     if held is None:
         return no_hitters(len(states), item_type)
     least = np.ceil(held.totals * (phi * ROUNDING))
-    return listed(held, upper_bounds(held) >= np.repeat(least, np.diff(held.firsts)), len(held.counts))
+    return list_hitters(held, upper_bounds(held) >= np.repeat(least, np.diff(held.firsts)), len(held.counts))
 
 
 def top(states: pa.Array, k: int, item_type: pa.DataType) -> Hitters:
     """The k items with the largest lower bounds."""
     if k < 1:
         raise UsageError("sketch-share", f"the largest {k} items can't be listed")
-    held = unpacked(states, item_type)
+    held = unpack(states, item_type)
     if held is None:
         return no_hitters(len(states), item_type)
-    return listed(held, np.ones(len(held.counts), np.bool_), k)
+    return list_hitters(held, np.ones(len(held.counts), np.bool_), k)
 
 
 def no_hitters(states: int, item_type: pa.DataType) -> Hitters:
@@ -242,7 +253,7 @@ def upper_bounds(held: Summaries) -> Integers:
     return np.where(held.counts > MAX_BIGINT - errors, MAX_BIGINT, held.counts + errors)
 
 
-def listed(held: Summaries, wanted: Mask, most: int) -> Hitters:
+def list_hitters(held: Summaries, wanted: Mask, most: int) -> Hitters:
     """Of the wanted items of each state as many as `most`. Items of a state lie in order, which sorting keeps."""
     states = len(held.totals)
     chosen = np.flatnonzero(wanted)
@@ -251,6 +262,6 @@ def listed(held: Summaries, wanted: Mask, most: int) -> Hitters:
     chosen, begins = chosen[order], np.searchsorted(parents, np.arange(states + 1))
     first = np.arange(len(chosen)) - begins[parents] < most
     chosen, parents = chosen[first], parents[first]
-    items = decoded(held.kind, held.items, held.offsets).take(pa.array(chosen)).cast(held.kind.arrow)
+    items = decode_items(held.kind, held.items, held.offsets).take(pa.array(chosen)).cast(held.kind.arrow)
     offsets = np.searchsorted(parents, np.arange(states + 1))
     return Hitters(offsets, items, held.counts[chosen], upper_bounds(held)[chosen])

@@ -28,7 +28,7 @@ from headrace.kernel.sketches.hll_form import DENSE, HLL_START, LIST_BITS, MAX_V
 from headrace.kernel.sketches.hll_loops import count_coupons, fold_coupons, merge_states, order_coupons
 from headrace.kernel.sketches.hll_read_loops import check_states, count_registers
 from headrace.kernel.sketches.murmur_loops import Bytes, Coupons, long_coupons, string_coupons, wide_coupons
-from headrace.kernel.sketches.packed_bytes import STATE, Offsets, expect_good, opened, packed
+from headrace.kernel.sketches.packed_bytes import STATE, Offsets, expect_good, open_states, pack_states
 from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable
 from headrace.kernel.strings import buffers
 from headrace.model.arrays import Doubles, Integers
@@ -73,7 +73,7 @@ class Hll:
         return (writing.states(),)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
-        data, offsets, sizes, _ = self.checked(states[0])
+        data, offsets, sizes, _ = self.check_states(states[0])
         rows = np.where(sizes == 0, 0, np.arange(1, len(sizes) + 1)).astype(np.uint32)
         ordered, starts = in_slots(slots, count, readable(rows))
         weights = np.zeros(count, np.int64)
@@ -86,10 +86,10 @@ class Hll:
 
     def estimates(self, states: pa.Array) -> Doubles:
         """How many distinct values each state has seen."""
-        data, offsets, sizes, all_ours = self.checked(states)
+        data, offsets, sizes, all_ours = self.check_states(states)
         if not all_ours:
             (states,) = self.combine(np.arange(len(states)), len(states), (states,))
-            data, offsets, sizes, _ = self.checked(states)
+            data, offsets, sizes, _ = self.check_states(states)
         dense = sizes == DENSE
         counts = np.zeros((int(dense.sum()), 2, MAX_VALUE + 1), np.int64)
         count_registers(data, offsets, readable(sizes), counts)
@@ -97,9 +97,9 @@ class Hll:
         found[dense] = estimates_of(counts.sum(axis=1))
         return found
 
-    def checked(self, states: pa.Array) -> tuple[Bytes, Offsets, Integers, bool]:
+    def check_states(self, states: pa.Array) -> tuple[Bytes, Offsets, Integers, bool]:
         """The bytes, where states begin, their numbers of coupons or DENSE, and whether they lie as in ours."""
-        data, offsets = opened(states)
+        data, offsets = open_states(states)
         sizes = np.zeros(len(states), np.int64)
         bad, all_ours = check_states(data, offsets, self.lg_k, self.most_coupons, sizes)
         expect_good(f"HLL sketch with lg_k {self.lg_k}", int(bad))
@@ -120,7 +120,7 @@ class Writing:
 
     def states(self) -> pa.Array:
         _, data, offsets = self.result
-        return packed(data[: offsets[-1]].copy(), offsets)
+        return pack_states(data[: offsets[-1]].copy(), offsets)
 
 
 def coupons_of(values: pa.Array) -> Coupons:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.expressions.columns import canonical, raw
-from headrace.kernel.sketches.packed_bytes import Bytes, Offsets, opened
+from headrace.kernel.sketches.packed_bytes import Bytes, Offsets, open_states
 from headrace.kernel.states.columns import rank_values, readable
 from headrace.model.arrays import Integers
 from headrace.model.arrow import ADDRESS_BYTES, arrow_type
@@ -91,7 +91,7 @@ class Coded:
         taken = self.dictionary.take(pa.array(codes))
         if pa.types.is_fixed_size_binary(taken.type):
             return readable(raw(taken, np.uint8, WIDE).reshape(-1)), evenly(len(codes), WIDE)
-        return opened(taken)
+        return open_states(taken)
 
 
 def evenly(count: int, width: int) -> Offsets:
@@ -101,7 +101,7 @@ def evenly(count: int, width: int) -> Offsets:
 # From columns
 
 
-def coded(values: pa.Array) -> Coded:
+def encode_items(values: pa.Array) -> Coded:
     """The code of each row; under a NULL it means nothing. A dictionary must be in order."""
     if pa.types.is_dictionary(values.type):
         codes = readable(values.indices.fill_null(0).to_numpy().astype(np.int64))
@@ -142,7 +142,7 @@ def by_rank(items: pa.Array) -> Coded:
 # From bytes
 
 
-def recoded(kind: Kind, data: Bytes, offsets: Offsets) -> Coded:
+def encode_stored(kind: Kind, data: Bytes, offsets: Offsets) -> Coded:
     """Codes of items that states hold."""
     if kind.width == WORD:
         return Coded(readable(words_in(data)))
@@ -159,7 +159,7 @@ def texts(data: Bytes, offsets: Offsets, arrow: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(arrow, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def decoded(kind: Kind, data: Bytes, offsets: Offsets) -> pa.Array:
+def decode_items(kind: Kind, data: Bytes, offsets: Offsets) -> pa.Array:
     """The column that the items were; texts are large ones."""
     if kind.tag == STRING_TAG:
         return texts(data, offsets, pa.large_string())
@@ -187,7 +187,7 @@ def first_misfit(kind: Kind, data: Bytes, offsets: Offsets) -> int | None:
     if kind.tag == BOOLEAN_TAG:
         misfits = words_in(data) >> 1 != 0
     elif kind.tag == DOUBLE_TAG:
-        misfits = raw(canonical(decoded(kind, data, offsets))) != raw(decoded(kind, data, offsets))
+        misfits = raw(canonical(decode_items(kind, data, offsets))) != raw(decode_items(kind, data, offsets))
     elif kind.tag == DECIMAL_TAG:
         high, low = wide_words(data)
         limit = 10**kind.precision

@@ -16,8 +16,16 @@ import pyarrow as pa
 from headrace.kernel.sketches import kll_byte_loops as byte_loops
 from headrace.kernel.sketches import kll_loops as loops
 from headrace.kernel.sketches.block_loops import block_extremes, place_runs
-from headrace.kernel.sketches.blocks import Layout, laid_out, sort_each
-from headrace.kernel.sketches.packed_bytes import STATE, Bytes, Offsets, expect_good, offsets_of, opened, packed
+from headrace.kernel.sketches.blocks import Layout, lay_out, sort_each
+from headrace.kernel.sketches.packed_bytes import (
+    STATE,
+    Bytes,
+    Offsets,
+    expect_good,
+    offsets_of,
+    open_states,
+    pack_states,
+)
 from headrace.kernel.sketches.quantile_states import answers_at
 from headrace.kernel.states.columns import Columns, Slots, readable
 from headrace.model.arrays import Doubles, Integers
@@ -48,7 +56,7 @@ class Kll:
         return (STATE,)
 
     def lift(self, slots: Slots, count: int, values: pa.Array) -> Columns:
-        layout, nans = laid_out(slots, count, values, self.width)
+        layout, nans = lay_out(slots, count, values, self.width)
         totals, limits = no_totals(count), np.tile(NEUTRAL, (count, 1))
         totals[:, 0], totals[:, 1] = layout.counts, nans
         block_extremes(layout.counts, layout.starts, layout.placed, self.width, limits)
@@ -78,7 +86,7 @@ class Kll:
         offsets = np.zeros(len(items) + 1, np.int64)
         blocks = (layout.counts, layout.starts, layout.placed, self.width)
         loops.build(first_groups, levels, *blocks, self.k, totals, limits, out, offsets)
-        return packed(out[: offsets[-1]].copy(), offsets)
+        return pack_states(out[: offsets[-1]].copy(), offsets)
 
 
 def no_totals(count: int) -> Integers:
@@ -105,7 +113,7 @@ class Parsed:
 
 
 def parse(states: pa.Array) -> Parsed:
-    data, offsets = opened(states)
+    data, offsets = open_states(states)
     count = len(states)
     levels, retained, trailing = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.bool_)
     expect_good(WHAT, byte_loops.measure(data, offsets, levels, retained, trailing))

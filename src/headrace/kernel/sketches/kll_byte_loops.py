@@ -24,7 +24,7 @@ FAMILY = 15
 
 
 @compiled
-def shrunk(width: int, depth: int) -> int:
+def shrink_width(width: int, depth: int) -> int:
     """The width times (2/3)^depth, rounded."""
     power = 1
     for _ in range(depth):
@@ -36,8 +36,8 @@ def shrunk(width: int, depth: int) -> int:
 def level_capacity(k: int, levels: int, level: int) -> int:
     depth = levels - level - 1
     if depth <= 30:
-        return max(LEAST_WIDTH, shrunk(k, depth))
-    return max(LEAST_WIDTH, shrunk(shrunk(k, depth // 2), depth - depth // 2))
+        return max(LEAST_WIDTH, shrink_width(k, depth))
+    return max(LEAST_WIDTH, shrink_width(shrink_width(k, depth // 2), depth - depth // 2))
 
 
 @compiled

@@ -30,22 +30,22 @@ LONG_BYTES, BLOCK_BYTES = Word(8), Word(16)
 
 
 @compiled
-def turned(word: Word, bits: Word) -> Word:
+def rotate(word: Word, bits: Word) -> Word:
     return (word << bits) | (word >> (Word(64) - bits))
 
 
 @compiled
 def first_half(word: Word) -> Word:
-    return turned(word * FIRST, Word(31)) * SECOND
+    return rotate(word * FIRST, Word(31)) * SECOND
 
 
 @compiled
 def second_half(word: Word) -> Word:
-    return turned(word * SECOND, Word(33)) * FIRST
+    return rotate(word * SECOND, Word(33)) * FIRST
 
 
 @compiled
-def scattered(word: Word) -> Word:
+def scatter_bits(word: Word) -> Word:
     """Every bit of the result depends on every bit of the word."""
     word = (word ^ (word >> Word(33))) * Word(0xFF51AFD7ED558CCD)
     word = (word ^ (word >> Word(33))) * Word(0xC4CEB9FE1A85EC53)
@@ -59,7 +59,7 @@ def coupon_of(low: Word, high: Word, length: Word) -> np.uint32:
     high ^= length
     low += high
     high += low
-    low, high = scattered(low), scattered(high)
+    low, high = scatter_bits(low), scatter_bits(high)
     low += high
     high += low
     bits = ZERO
@@ -78,8 +78,8 @@ def coupon_of_long(value: int) -> np.uint32:
 @compiled
 def after_block(low: Word, high: Word, first: Word, second: Word) -> tuple[Word, Word]:
     """The halves after sixteen bytes more."""
-    low = (turned(low ^ first_half(first), Word(27)) + high) * Word(5) + Word(0x52DCE729)
-    high = (turned(high ^ second_half(second), Word(31)) + low) * Word(5) + Word(0x38495AB5)
+    low = (rotate(low ^ first_half(first), Word(27)) + high) * Word(5) + Word(0x52DCE729)
+    high = (rotate(high ^ second_half(second), Word(31)) + low) * Word(5) + Word(0x38495AB5)
     return low, high
 
 

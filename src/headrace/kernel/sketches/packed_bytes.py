@@ -16,7 +16,7 @@ Offsets = NDArray[np.int64]
 STATE = pa.large_binary()
 
 
-def opened(states: pa.Array) -> tuple[Bytes, Offsets]:
+def open_states(states: pa.Array) -> tuple[Bytes, Offsets]:
     """All bytes, and where in them each state begins and the last one ends. NULL, of foreign data, has no bytes."""
     if states.null_count:
         states = states.fill_null(b"")
@@ -31,7 +31,7 @@ def offsets_of(sizes: Offsets) -> Offsets:
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-def packed(data: Bytes, offsets: Offsets) -> pa.Array:
+def pack_states(data: Bytes, offsets: Offsets) -> pa.Array:
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(STATE, len(offsets) - 1, buffers)
 

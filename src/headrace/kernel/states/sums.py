@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from headrace.expressions.columns import (
     Evaluated,
-    built,
+    build_column,
     present,
     raw,
-    settled,
+    set_failed_null,
 )
 from headrace.expressions.kernels_decimals import MAX_EXACT_DOUBLE, MAX_EXACT_POWER, WIDE_DIGITS, fit_decimal
 from headrace.kernel.states.columns import Columns, Slots, column, find_valid, numbers, readable
@@ -134,7 +134,7 @@ def total(states: Columns) -> pa.Array:
     """Return the values of sums of DOUBLEs."""
     sums, rests = (raw(state, np.float64) for state in states)
     with np.errstate(over="ignore", invalid="ignore"):
-        return built(np.where(np.isinf(rests), sums * SCALE, sums + rests), pa.float64(), states[0])
+        return build_column(np.where(np.isinf(rests), sums * SCALE, sums + rests), pa.float64(), states[0])
 
 
 # Results
@@ -142,7 +142,7 @@ def total(states: Columns) -> pa.Array:
 
 def lower_bigint(states: Columns, target: DataType) -> Evaluated:
     low, fits = narrow(states[0])
-    return settled(built(low, pa.int64(), states[0]), ~fits, states[0])
+    return set_failed_null(build_column(low, pa.int64(), states[0]), ~fits, states[0])
 
 
 SUM_RESULTS: Mapping[str, Callable[[Columns, DataType], Evaluated]] = {
@@ -159,7 +159,7 @@ def lower_sum(aggregate: Aggregate, state: Columns) -> Evaluated:
 def lower_average(_aggregate: Aggregate, sums: Columns, counts: Columns) -> Evaluated:
     if len(sums) == 2:
         totals = total(sums)
-        return Evaluated(built(raw(totals, np.float64) / np.maximum(raw(counts[0]), 1), pa.float64(), totals))
+        return Evaluated(build_column(raw(totals, np.float64) / np.maximum(raw(counts[0]), 1), pa.float64(), totals))
     return Evaluated(exact_average(sums[0], raw(counts[0])))
 
 
@@ -173,7 +173,7 @@ def exact_average(sums: pa.Array, counts: NDArray[Any]) -> pa.Array:
     rows = present(sums)
     for row in np.flatnonzero(~small if rows is None else ~small & rows):
         averages[row] = read_unscaled(sums, int(row)) / (int(counts[row]) * power)
-    return built(averages, pa.float64(), sums)
+    return build_column(averages, pa.float64(), sums)
 
 
 def narrow(values: pa.Array) -> tuple[Integers, Mask]:

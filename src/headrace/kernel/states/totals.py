@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregates.partials import Partial
-from headrace.expressions.columns import built
+from headrace.expressions.columns import build_column
 from headrace.kernel.states.columns import Columns, numbers, readable
 from headrace.kernel.states.fold_loops import add_counts, count_rows
 from headrace.kernel.states.sums import BIGINT_SUM
@@ -32,8 +32,8 @@ class Totals(Mapping[Partial, Columns]):
     def __getitem__(self, partial: Partial) -> Columns:
         totals = self.numbers[partial]
         if partial.kind == "count":
-            return (built(totals, pa.int64()),)
-        return (built(np.stack([totals, totals >> 63], axis=1), BIGINT_SUM),)
+            return (build_column(totals, pa.int64()),)
+        return (build_column(np.stack([totals, totals >> 63], axis=1), BIGINT_SUM),)
 
     def __iter__(self) -> Iterator[Partial]:
         return iter(self.numbers)

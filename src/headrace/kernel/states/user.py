@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.aggregates.registry import aggregate_called
 from headrace.aggregates.user import DeclaredAggregate, Failure, lower_state, require_state, run_isolated
-from headrace.expressions.columns import Evaluated, from_plain, holds, present, united
+from headrace.expressions.columns import Evaluated, from_plain, holds, present, unite_masks
 from headrace.kernel.close.loops import order_by_group
 from headrace.kernel.states.columns import Columns, Slots
 from headrace.model.arrays import Mask
@@ -57,7 +57,7 @@ class UserState:
         doubles = (
             [] if implementation.takes_nan else [values for values in arguments if pa.types.is_floating(values.type)]
         )
-        skipped = united([None if rows is None else ~rows, *(holds(pc.is_nan(values)) for values in doubles)])
+        skipped = unite_masks([None if rows is None else ~rows, *(holds(pc.is_nan(values)) for values in doubles)])
         return skipped if skipped is not None and skipped.any() else None
 
     @np.errstate(all="ignore")

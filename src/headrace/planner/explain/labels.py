@@ -41,7 +41,7 @@ class NodePrinter(ExpressionPrinter):
 
     def partial(self, partial: Partial) -> str:
         condition = "" if partial.filter is None else f" FILTER (WHERE {self.text(partial.filter)})"
-        return f"{partial.kind}({self.listed(partial.arguments) or '*'}){condition}"
+        return f"{partial.kind}({self.join_list(partial.arguments) or '*'}){condition}"
 
     def predicate(self, predicate: Predicate) -> str | None:
         return None if predicate.tree is None else self.text(predicate.tree)
@@ -90,5 +90,5 @@ def times_cheaper(ratio: float) -> str:
     return f"{figure(ratio)} times cheaper" if ratio > 1 else f"{figure(1 / ratio)} times dearer"
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
+def count_noun(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

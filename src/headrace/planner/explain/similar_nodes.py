@@ -47,16 +47,18 @@ def folds(description: PlanDescription) -> tuple[Fold, ...]:
         below.setdefault(node["parent"], []).append(node)
 
     def under(parent: str | None) -> tuple[Fold, ...]:
-        return folded([Fold((node,), under(node["id"])) for node in below.get(parent, [])])
+        return fold_siblings([Fold((node,), under(node["id"])) for node in below.get(parent, [])])
 
     return under(None)
 
 
-def folded(siblings: Sequence[Fold]) -> tuple[Fold, ...]:
+def fold_siblings(siblings: Sequence[Fold]) -> tuple[Fold, ...]:
     kinds: dict[object, list[Fold]] = {}
     for fold in siblings:
         kinds.setdefault(kind_of(fold), []).append(fold)
-    return tuple(part for each in kinds.values() for part in ([merged(each)] if len(each) > FEW_NODES else each))
+    return tuple(
+        part for each in kinds.values() for part in ([merge_siblings(each)] if len(each) > FEW_NODES else each)
+    )
 
 
 def kind_of(fold: Fold) -> object:
@@ -67,7 +69,7 @@ def kind_of(fold: Fold) -> object:
     return tuple(node["groups"]), tuple(node["partials"])
 
 
-def merged(siblings: Iterable[Fold]) -> Fold:
+def merge_siblings(siblings: Iterable[Fold]) -> Fold:
     parts = list(siblings)
     nodes = tuple(node for fold in parts for node in fold.nodes)
-    return Fold(nodes, folded([child for fold in parts for child in fold.children]))
+    return Fold(nodes, fold_siblings([child for fold in parts for child in fold.children]))

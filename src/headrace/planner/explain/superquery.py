@@ -27,7 +27,7 @@ from headrace.model.windows import AnyWindow, SlicedWindow, Window, sliced_windo
 from headrace.planner.explain.labels import figure
 from headrace.sql.names import quote
 from headrace.sql.printer import ExpressionPrinter, format_clauses, format_output
-from headrace.windows import paired, slice_vector, slices_per_hour
+from headrace.windows import paired_boundaries, slice_vector, slices_per_hour
 
 COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 """The aggregate that combines partials of a kind; partials of other kinds are combined by `combine`."""
@@ -47,7 +47,7 @@ def rewrite(query: Query, name: str, slices_of_nodes: Mapping[str, float] | None
 
 
 def remarks(window: AnyWindow, slices_of_nodes: Mapping[str, float]) -> Iterator[str]:
-    own = slices_per_hour([paired(window)])
+    own = slices_per_hour([paired_boundaries(window)])
     yield f"-- {figure(own)} slices an hour for this query alone"
     finer = [f"{figure(shared)} in {node}" for node, shared in slices_of_nodes.items() if shared > own * ABOUT_EQUAL]
     if finer:
@@ -60,7 +60,7 @@ def own_slices(window: AnyWindow) -> SlicedWindow:
     """One period of the query's own paired slices, from an end of the window on."""
     if isinstance(window, SlicedWindow):
         return window
-    return SlicedWindow(slice_vector(paired(window), window.slide_us, window.offset_us), window.offset_us)
+    return SlicedWindow(slice_vector(paired_boundaries(window), window.slide_us, window.offset_us), window.offset_us)
 
 
 def subquery(query: Query, partial_names: Mapping[Partial, str] | None = None) -> Query:
@@ -80,17 +80,18 @@ def superquery(query: Query, partial_names: Mapping[Partial, str], relation: str
         tree: ColumnRef(relation, name, tree.type) for tree, name in names_of_groups(query).items()
     }
     columns = {partial: ColumnRef(relation, name, DOUBLE) for partial, name in partial_names.items()}
-    known |= {aggregate: combined(aggregate, columns) for aggregate in query.aggregates()}
+    known |= {aggregate: combine_slices(aggregate, columns) for aggregate in query.aggregates()}
     return replace(
         query,
         stream=relation,
         joins=(),
         where=None,
-        outputs=tuple(Output(output.name, replaced(output.expression, known)) for output in query.outputs),
+        outputs=tuple(Output(output.name, replace_known(output.expression, known)) for output in query.outputs),
         group_by=tuple(known[tree] for tree in query.group_by),
-        having=None if query.having is None else replaced(query.having, known),
+        having=None if query.having is None else replace_known(query.having, known),
         order_by=tuple(
-            Order(replaced(order.expression, known), order.descending, order.nulls_first) for order in query.order_by
+            Order(replace_known(order.expression, known), order.descending, order.nulls_first)
+            for order in query.order_by
         ),
     )
 
@@ -117,7 +118,7 @@ def aggregate_of(partial: Partial) -> Aggregate:
     return Aggregate(partial.kind, partial.arguments, result, filter=partial.filter)
 
 
-def combined(aggregate: Aggregate, columns: Mapping[Partial, ColumnRef]) -> Expression:
+def combine_slices(aggregate: Aggregate, columns: Mapping[Partial, ColumnRef]) -> Expression:
     """The aggregate's value over the partials of a window's slices."""
     partials = partials_of(aggregate)
     totals = [combination(partial, columns[partial]) for partial in partials]
@@ -135,10 +136,10 @@ def combination(partial: Partial, column: ColumnRef) -> Expression:
     return Call("combine", (column,), DOUBLE) if function is None else Aggregate(function, (column,), DOUBLE)
 
 
-def replaced(tree: Expression, known: Mapping[Expression, Expression]) -> Expression:
+def replace_known(tree: Expression, known: Mapping[Expression, Expression]) -> Expression:
     if tree in known:
         return known[tree]
-    return with_children(tree, tuple(replaced(child, known) for child in children(tree)))
+    return with_children(tree, tuple(replace_known(child, known) for child in children(tree)))
 
 
 def clauses(query: Query) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from headrace.model.errors import printable
 from headrace.planner.explain.description import AdditionDescription, NodeDescription, PlanDescription, QueryDescription
-from headrace.planner.explain.labels import counted, duration, figure, fold_names, percent, times_cheaper
+from headrace.planner.explain.labels import count_noun, duration, figure, fold_names, percent, times_cheaper
 from headrace.planner.explain.similar_nodes import Fold, folds
 
 WIDTH = 80
@@ -28,8 +28,8 @@ def text(description: PlanDescription, names: Sequence[str] = (), width: int = W
 def tree_lines(description: PlanDescription, width: int) -> Iterator[str]:
     shipped = sum(node["shipped"] for node in description["nodes"])
     queries, nodes = (
-        counted(len(description["queries"]), "query", "queries"),
-        counted(len(description["nodes"]), "node"),
+        count_noun(len(description["queries"]), "query", "queries"),
+        count_noun(len(description["nodes"]), "node"),
     )
     yield f"{description['stream']}: {queries}, {nodes}, {shipped:,} of them shipped"
     yield ""
@@ -45,12 +45,12 @@ def branches(siblings: Sequence[Fold], margin: str, width: int) -> Iterator[str]
         yield f"{margin}{'└─ ' if is_last else '├─ '}{headline(fold)}"
         details = beside + ("│  " if fold.children else "   ")
         for label, value in detail_pairs(fold):
-            yield from labelled(label, value, details, width)
+            yield from label_lines(label, value, details, width)
         yield from branches(fold.children, beside, width)
 
 
 def headline(fold: Fold) -> str:
-    many = f"  {counted(len(fold.nodes), 'node')}," if len(fold.nodes) > 1 else " "
+    many = f"  {count_noun(len(fold.nodes), 'node')}," if len(fold.nodes) > 1 else " "
     shipped = ", shipped" if any(node["shipped"] for node in fold.nodes) else ""
     rows, cost = counted_figure(fold.rows, "row"), duration(fold.cost_ns)
     return f"{fold.label}{many} {rows}, {cost} ({percent(fold.share)}){shipped}"
@@ -82,7 +82,7 @@ def filter_text(node: NodeDescription) -> str:
     return f"{what}; {percent(node['passes'])} of the stream passes"
 
 
-def labelled(label: str, value: str, margin: str, width: int) -> Iterator[str]:
+def label_lines(label: str, value: str, margin: str, width: int) -> Iterator[str]:
     room = max(width - len(margin) - LABEL, 20)
     lines = textwrap.wrap(printable(value), room, break_long_words=False, break_on_hyphens=False) or [""]
     for number, line in enumerate(lines):
@@ -139,7 +139,7 @@ def query_lines(query: QueryDescription, width: int) -> Iterator[str]:
     cost = f"{duration(query['alone_ns'])} alone, {duration(query['share_ns'])} as its fair share: {ratio}"
     yield query["name"]
     for label, value in [*path_pairs(query), ("cost", cost)]:
-        yield from labelled(label, value, "  ", width)
+        yield from label_lines(label, value, "  ", width)
     yield "  rewritten"
     yield from (f"    {line}" for line in query["rewrite"].splitlines())
 
@@ -155,11 +155,11 @@ def addition_lines(added: AdditionDescription, width: int) -> Iterator[str]:
     cost = f"{duration(added['query']['alone_ns'])} alone, {duration(added['added_ns'])} more for this plan"
     changes = [f"{', '.join(added['changed'])} wider"] if added["changed"] else []
     changes += [f"{', '.join(added['new'])} new"] if added["new"] else []
-    unchanged = f"{counted(added['unchanged'], 'node')} as before"
+    unchanged = f"{count_noun(added['unchanged'], 'node')} as before"
     end = [("cost", cost), ("changes", "; ".join([*changes, unchanged]))]
     yield "the query to be added"
     for label, value in [("query", added["query"]["text"]), *path_pairs(added["query"]), *end]:
-        yield from labelled(label, value, "  ", width)
+        yield from label_lines(label, value, "  ", width)
 
 
 def route_text(query: QueryDescription) -> str:
@@ -174,4 +174,4 @@ def route_text(query: QueryDescription) -> str:
 
 
 def step_text(node: str, others: int) -> str:
-    return f"{node} with {counted(others, 'other query', 'other queries') if others else 'no other'}"
+    return f"{node} with {count_noun(others, 'other query', 'other queries') if others else 'no other'}"

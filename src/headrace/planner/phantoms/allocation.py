@@ -22,23 +22,23 @@ Allocation = Callable[[Layout, int, Prices], Spaces]
 
 def supernode_linear(layout: Layout, memory_bytes: int, prices: Prices) -> Spaces:
     """SL: a table and those below it weigh as much as all of them [GS 5.2]."""
-    return decomposed(layout, summed(layout, weights(layout)), memory_bytes, prices)
+    return divide_by_supernodes(layout, sum_below(layout, weights(layout)), memory_bytes, prices)
 
 
 def supernode_root(layout: Layout, memory_bytes: int, prices: Prices) -> Spaces:
     """SR: the root of a supernode's weight is the sum of the roots of its tables' [GS 5.2]."""
-    roots = summed(layout, [sqrt(weight) for weight in weights(layout)])
-    return decomposed(layout, [root * root for root in roots], memory_bytes, prices)
+    roots = sum_below(layout, [sqrt(weight) for weight in weights(layout)])
+    return divide_by_supernodes(layout, [root * root for root in roots], memory_bytes, prices)
 
 
 def proportional_linear(layout: Layout, memory_bytes: int, _prices: Prices) -> Spaces:
     """PL: the same rate for all tables."""
-    return shared(weights(layout), memory_bytes)
+    return share_total(weights(layout), memory_bytes)
 
 
 def proportional_root(layout: Layout, memory_bytes: int, _prices: Prices) -> Spaces:
     """PR: as if all were queries."""
-    return shared([sqrt(weight) for weight in weights(layout)], memory_bytes)
+    return share_total([sqrt(weight) for weight in weights(layout)], memory_bytes)
 
 
 ALLOCATIONS: Mapping[str, Allocation] = MappingProxyType(
@@ -51,7 +51,7 @@ def weights(layout: Layout) -> list[float]:
     return each
 
 
-def summed(layout: Layout, values: Sequence[float]) -> list[float]:
+def sum_below(layout: Layout, values: Sequence[float]) -> list[float]:
     """Each table's value and all below it."""
     total = list(values)
     for place in range(len(total) - 1, -1, -1):
@@ -61,7 +61,7 @@ def summed(layout: Layout, values: Sequence[float]) -> list[float]:
     return total
 
 
-def decomposed(layout: Layout, weight: Sequence[float], memory_bytes: int, prices: Prices) -> Spaces:
+def divide_by_supernodes(layout: Layout, weight: Sequence[float], memory_bytes: int, prices: Prices) -> Spaces:
     """Supernodes at the top are like queries; each is then divided between its table and the supernodes below."""
     space = [0.0] * len(weight)
     tops = [place for place, parent in enumerate(layout.parents) if parent is None]
@@ -69,18 +69,18 @@ def decomposed(layout: Layout, weight: Sequence[float], memory_bytes: int, price
     for place, below in enumerate(layout.children):
         if not below:
             continue
-        passed = passed_on(space[place], [weight[child] for child in below], layout.is_query[place], prices)
+        passed = space_below(space[place], [weight[child] for child in below], layout.is_query[place], prices)
         give(space, below, weight, passed)
         space[place] -= passed
     return space
 
 
 def give(space: list[float], places: Sequence[int], weight: Sequence[float], total: float) -> None:
-    for place, part in zip(places, shared([sqrt(weight[place]) for place in places], total), strict=True):
+    for place, part in zip(places, share_total([sqrt(weight[place]) for place in places], total), strict=True):
         space[place] = part
 
 
-def passed_on(space: float, below: Sequence[float], is_query: bool, prices: Prices) -> float:
+def space_below(space: float, below: Sequence[float], is_query: bool, prices: Prices) -> float:
     """How much of a supernode's space its table leaves to those below [GS 5.1, equation 21].
 
     With w the table's weight and s the space passed on, a record costs w / (space - s) * (burden + eviction * root^2 /
@@ -92,7 +92,7 @@ def passed_on(space: float, below: Sequence[float], is_query: bool, prices: Pric
     return space * root / (root + sqrt(root * root + burden * space / prices.eviction))
 
 
-def shared(parts: Sequence[float], total: float) -> list[float]:
+def share_total(parts: Sequence[float], total: float) -> list[float]:
     unit = total / sum(parts)
     return [part * unit for part in parts]
 

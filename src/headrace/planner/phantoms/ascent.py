@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.planner.phantoms.collisions import Numbers, precise_slope
-from headrace.planner.phantoms.costs import Prices, by_table, fed, maintenance
+from headrace.planner.phantoms.costs import Prices, by_table, maintenance, records_fed
 from headrace.planner.phantoms.layout import Layout
 
 MAX_ROUNDS = 120
@@ -47,7 +47,7 @@ def savings(layout: Layout, spaces: Numbers, prices: Prices) -> Numbers:
     """Return by how much one more byte of each table makes a record cheaper."""
     entries = spaces / layout.entry_bytes
     rates = by_table(layout.rates(entries))
-    arriving = fed(layout, rates)
+    arriving = records_fed(layout, rates)
     burden = evicting(layout, rates, prices)
     saved = [each * weight for each, weight in zip(arriving, burden, strict=True)]
     slopes = precise_slope(layout.groups, entries) / layout.flow_lengths / layout.entry_bytes

@@ -20,7 +20,7 @@ from headrace.planner.phantoms.ascent import ascent
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.phantoms.costs import Prices, maintenance
 from headrace.planner.phantoms.layout import Layout, layout_of
-from headrace.planner.phantoms.peak import repaired
+from headrace.planner.phantoms.peak import repair
 from headrace.planner.phantoms.relations import FeedingGraph, Relation, feeding_graph
 from headrace.planner.phantoms.sizes import WORD_BYTES, Sizes
 
@@ -48,11 +48,11 @@ def choose(
     sizes = Sizes(groups, flow_length, attribute_bytes, aggregate_bytes)
     graph = feeding_graph(queries, groups.keys())
     found = [by_rates(graph, sizes, memory_bytes, prices), by_space(graph, sizes, memory_bytes, prices)]
-    best = refined(min(found, key=lambda plan: plan.paid), memory_bytes, prices)
-    configuration = best.layout.sized(best.entries)
+    best = refine_plan(min(found, key=lambda plan: plan.paid), memory_bytes, prices)
+    configuration = best.layout.with_entries(best.entries)
     if end_of_epoch_limit is None:
         return configuration
-    return repaired(configuration, sizes, end_of_epoch_limit, prices)
+    return repair(configuration, sizes, end_of_epoch_limit, prices)
 
 
 class Chosen(NamedTuple):
@@ -74,7 +74,7 @@ def by_rates(
     """
 
     def tried(tree: Layout) -> Chosen:
-        return divided(tree, allocate(tree, memory_bytes, prices), memory_bytes, prices)
+        return divide_memory(tree, allocate(tree, memory_bytes, prices), memory_bytes, prices)
 
     chosen = frozenset[Relation]()
     best = tried(layout_of(graph, chosen, sizes))
@@ -111,17 +111,19 @@ def by_space(
             if space <= memory_bytes and price < paid
         ]
         if not gains:
-            return divided(tree, proportional_linear(tree, memory_bytes, prices), memory_bytes, prices)
+            return divide_memory(tree, proportional_linear(tree, memory_bytes, prices), memory_bytes, prices)
         tree, paid, used, phantom = moves[max(gains)[1]]
         chosen |= {phantom}
 
 
-def divided(tree: Layout, spaces: Spaces, memory_bytes: int, prices: Prices) -> Chosen:
+def divide_memory(tree: Layout, spaces: Spaces, memory_bytes: int, prices: Prices) -> Chosen:
     entries = whole_entries(tree, spaces, memory_bytes)
     return Chosen(tree, entries, float(maintenance(tree, entries, prices)))
 
 
-def refined(plan: Chosen, memory_bytes: int, prices: Prices) -> Chosen:
+def refine_plan(plan: Chosen, memory_bytes: int, prices: Prices) -> Chosen:
     start = np.array([plan.entries], dtype=np.float64) * plan.layout.entry_bytes
-    better = divided(plan.layout, ascent(plan.layout, start, prices, GOOD_ENOUGH)[0].tolist(), memory_bytes, prices)
+    better = divide_memory(
+        plan.layout, ascent(plan.layout, start, prices, GOOD_ENOUGH)[0].tolist(), memory_bytes, prices
+    )
     return min(better, plan, key=lambda each: each.paid)

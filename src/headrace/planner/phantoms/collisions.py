@@ -35,12 +35,12 @@ def precise_slope(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Rates:
     return np.minimum(0.0, np.expm1(log_empty) / found + np.exp(log_empty) / one_less)
 
 
-def clustered(rate: npt.ArrayLike, flow_length: npt.ArrayLike) -> Rates:
+def clustered_rates(rate: npt.ArrayLike, flow_length: npt.ArrayLike) -> Rates:
     """Records of one flow meet their own group; only the first of a flow can collide [GS 4.3, equation 15]."""
     return np.asarray(rate, dtype=np.float64) / at_least_one(flow_length)
 
 
-def crowded(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Rates:
+def crowded_rates(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Rates:
     """The part of the groups that share their bucket with another: only those are ever pushed out."""
     return -np.expm1((at_least_one(groups) - 1.0) * log_missed(at_least_one(buckets)))
 

@@ -62,13 +62,13 @@ def per_record(layout: Layout, all_rates: Numbers, prices: Prices) -> Amount:
     """
     rates = by_table(all_rates)
     total: Amount = 0.0
-    for place, arriving in enumerate(fed(layout, rates)):
+    for place, arriving in enumerate(records_fed(layout, rates)):
         leaving = rates[place] * prices.eviction if layout.is_query[place] else 0.0
         total = total + arriving * (prices.probe + leaving)
     return total
 
 
-def fed(layout: Layout, rates: Sequence[Amount]) -> list[Amount]:
+def records_fed(layout: Layout, rates: Sequence[Amount]) -> list[Amount]:
     """How many records reach each table per record of the stream: the rates above it, multiplied [GS equation 5]."""
     arriving: list[Amount] = []
     for parent in layout.parents:

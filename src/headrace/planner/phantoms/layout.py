@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from headrace.planner.phantoms.collisions import Numbers, clustered, crowded, precise
+from headrace.planner.phantoms.collisions import Numbers, clustered_rates, crowded_rates, precise
 from headrace.planner.phantoms.configuration import Configuration, Table
 from headrace.planner.phantoms.relations import FeedingGraph, Relation
 from headrace.planner.phantoms.sizes import Sizes
@@ -53,7 +53,7 @@ class Layout:
         return any(not asked and not below for asked, below in zip(self.is_query, self.children, strict=True))
 
     def rates(self, entries: npt.ArrayLike) -> Numbers:
-        return clustered(precise(self.groups, entries), self.flow_lengths)
+        return clustered_rates(precise(self.groups, entries), self.flow_lengths)
 
     def sifted_rates(self, entries: npt.ArrayLike) -> Numbers:
         """Of the groups of a table only those with company in their bucket ever reach its children. The paper has all
@@ -70,10 +70,10 @@ class Layout:
                 finer = self.groups[parent]
                 missed = np.log1p(-np.minimum(passing[parent] / finer, 1.0 - 1e-12))
                 arriving.append(every * -np.expm1(max(1.0, finer / every) * missed))
-            passing.append(arriving[place] * crowded(arriving[place], counts[..., place]))
-        return clustered(precise(np.stack(arriving, axis=-1), counts), self.flow_lengths)
+            passing.append(arriving[place] * crowded_rates(arriving[place], counts[..., place]))
+        return clustered_rates(precise(np.stack(arriving, axis=-1), counts), self.flow_lengths)
 
-    def sized(self, entries: Iterable[int]) -> Configuration:
+    def with_entries(self, entries: Iterable[int]) -> Configuration:
         tables = zip(self.relations, self.parents, self.is_query, entries, strict=True)
         return Configuration(tuple(Table(*table) for table in tables))
 

@@ -17,7 +17,7 @@ STEPS = 128
 Resize = Callable[[float], Numbers]
 
 
-def repaired(
+def repair(
     configuration: Configuration, sizes: Sizes, end_of_epoch_limit: float, prices: Prices | None = None
 ) -> Configuration:
     """The cheaper per record of the two ways, where the limit is not kept already. A small excess is shifted away, a
@@ -27,20 +27,20 @@ def repaired(
     tree, entries = layout_for(configuration, sizes), entries_of(configuration)
     if end_of_epoch(tree, entries, prices) <= end_of_epoch_limit:
         return configuration
-    ways = [way(configuration, sizes, end_of_epoch_limit, prices) for way in (shrunk, shifted)]
+    ways = [way(configuration, sizes, end_of_epoch_limit, prices) for way in (shrink, shift)]
     kept = [found for found in ways if found is not None]
     if not kept:
         raise ValueError(f"no sizes of {len(configuration.tables)} tables keep the end of an epoch below the limit")
     return min(kept, key=lambda found: float(maintenance(tree, entries_of(found), prices)))
 
 
-def shrunk(configuration: Configuration, sizes: Sizes, limit: float, prices: Prices) -> Configuration | None:
+def shrink(configuration: Configuration, sizes: Sizes, limit: float, prices: Prices) -> Configuration | None:
     """All tables smaller by the same factor."""
     entries = entries_of(configuration)
     return least_change(configuration, sizes, limit, prices, lambda part: np.maximum(1.0, np.floor(entries * part)))
 
 
-def shifted(configuration: Configuration, sizes: Sizes, limit: float, prices: Prices) -> Configuration | None:
+def shift(configuration: Configuration, sizes: Sizes, limit: float, prices: Prices) -> Configuration | None:
     """What queries give up goes to the phantoms, as their sizes are; evictions cost more than probes."""
     entries, width = entries_of(configuration), layout_for(configuration, sizes).entry_bytes
     asked = np.array([table.is_query for table in configuration.tables])

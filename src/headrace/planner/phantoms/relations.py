@@ -20,14 +20,14 @@ class FeedingGraph:
     def phantoms(self) -> tuple[Relation, ...]:
         return tuple(relation for relation in self.relations if relation not in self.queries)
 
-    def fed_by(self, relation: Relation) -> tuple[Relation, ...]:
+    def relations_fed(self, relation: Relation) -> tuple[Relation, ...]:
         """All relations with more attributes: one may feed another across those between them."""
         return tuple(other for other in self.relations if relation < other)
 
     @property
     def arcs(self) -> tuple[tuple[Relation, Relation], ...]:
         """(parent, child) where no relation lies between: what a drawing of the graph shows."""
-        return tuple((parent, child) for child in self.relations for parent in nearest(self.fed_by(child)))
+        return tuple((parent, child) for child in self.relations for parent in nearest(self.relations_fed(child)))
 
 
 def feeding_graph(queries: Iterable[Iterable[str]], known: Collection[Relation] | None = None) -> FeedingGraph:

@@ -22,7 +22,7 @@ from headrace.planner.lattice import Node
 from headrace.planner.placement.topology import Link, Topology
 from headrace.planner.plan import Plan
 from headrace.planner.statistics import Sample, distinct_estimate
-from headrace.windows import Boundaries, boundaries_between, paired
+from headrace.windows import Boundaries, boundaries_between, paired_boundaries
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
@@ -78,13 +78,13 @@ class Estimate:
 
     @property
     def total(self) -> Flow:
-        return summed(self.flows.values())
+        return sum_flows(self.flows.values())
 
     def at_level(self, level: int) -> Flow:
-        return summed(flow for link, flow in self.flows.items() if link.level == level)
+        return sum_flows(flow for link, flow in self.flows.items() if link.level == level)
 
 
-def summed(flows: Iterable[Flow]) -> Flow:
+def sum_flows(flows: Iterable[Flow]) -> Flow:
     found = list(flows)
     return Flow(sum(flow.rows_per_hour for flow in found), sum(flow.bytes_per_hour for flow in found))
 
@@ -113,7 +113,7 @@ def flow_of(way: Way, plan: Plan, rows_per_s: float, spreads: Spreads, widths: W
     for piece in pieces_of(way, plan):
         rows = spreads.of(piece.node).rows_per_hour(piece.cuts, rows_per_s)
         flows.append(Flow(rows, rows * widths.partial(piece.node)))
-    return summed(flows)
+    return sum_flows(flows)
 
 
 # What is sent: rows of nodes for intervals of time
@@ -165,7 +165,7 @@ def slice_cuts(parts: tuple[Boundaries, ...]) -> Cuts:
 def window_cuts(window: AnyWindow) -> Cuts:
     if isinstance(window, Window):
         return Cuts(np.array([window.range_us]), np.array([HOUR_US / window.slide_us]))
-    return slice_cuts((paired(window),))
+    return slice_cuts((paired_boundaries(window),))
 
 
 # How many rows a node has
@@ -181,7 +181,7 @@ class Spreads:
     def of(self, node: Node) -> Spread:
         timeless = replace(node, boundaries=FOREVER, partials=frozenset())
         if timeless not in self.known:
-            keys = self.sample.keys(timeless)[self.sample.kept(node.keep)]
+            keys = self.sample.keys(timeless)[self.sample.mask_kept(node.keep)]
             share = self.sample.selectivity(node.keep)
             self.known[timeless] = Spread(np.unique_counts(keys).counts, share)
         return self.known[timeless]
