@@ -23,7 +23,7 @@ from headrace.engine.context import Setting
 from headrace.engine.in_process import InProcess
 from headrace.engine.registry import requests
 from headrace.engine.step import Input, Stepper
-from headrace.model.naming import QUERY_NAME_HINT
+from headrace.model.query_names import QUERY_NAME_HINT
 from headrace.sql import format_query, format_stream
 from headrace.storage.directory import open_directory, prepare
 from headrace.storage.records import ResultFolder

@@ -18,7 +18,7 @@ from headrace.engine.in_process import InProcess
 from headrace.engine.registry import ask
 from headrace.engine.step import Input, Stepper
 from headrace.inputs import BadFile, Source
-from headrace.model.chaining import derived_stream
+from headrace.model.derived_streams import derived_stream
 from headrace.model.errors import UsageError
 from headrace.model.schema import Catalog
 from headrace.sql import format_stream, parse_next, parse_query

@@ -16,7 +16,7 @@ from headrace.engine.in_process import InProcess
 from headrace.engine.run import Run
 from headrace.engine.step import Ran
 from headrace.model.errors import HeadraceError, UsageError
-from headrace.model.naming import QUERY_NAME_HINT
+from headrace.model.query_names import QUERY_NAME_HINT
 from headrace.spark import engine as engine_module
 from headrace.sql import parse_script
 from tests.engine.files import batches, write_input

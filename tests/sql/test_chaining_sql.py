@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.model.chaining import derived_stream, place_of, rounds, upstreams, with_upstreams
+from headrace.model.derived_streams import derived_stream, place_of, rounds, upstreams, with_upstreams
 from headrace.model.errors import QueryError
 from headrace.model.expressions import ColumnRef
 from headrace.model.query import JoinKey, Query

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.errors import QueryError
-from headrace.model.naming import QUERY_NAME_HINT
+from headrace.model.query_names import QUERY_NAME_HINT
 from headrace.model.schema import Catalog, Stream, Table
 from headrace.sql import NamedQuery, ScriptReader, parse_query, parse_script
 from tests.sql.catalog import CATALOG, DECLARATIONS

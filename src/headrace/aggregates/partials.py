@@ -8,7 +8,7 @@ from headrace.aggregates.distinct import VALUES
 from headrace.aggregates.registry import kind_named, specification_of
 from headrace.aggregates.specification import PartialKind
 from headrace.model.expressions import Aggregate, Expression
-from headrace.model.stored import stored
+from headrace.model.stable_names import stored
 
 
 @stored("Partial", "kind", "arguments", "filter", "size")

@@ -25,7 +25,7 @@ ARRIVALS, CHUNKS, DELAYS = 0, 2, 3
 """Purposes of random streams; 1 is a kind's own."""
 
 Progress = Callable[[int, int], None]
-"""Told the rows done and the rows in all."""
+"""Called with the rows written so far and the rows in total."""
 
 
 @dataclass(frozen=True, slots=True)

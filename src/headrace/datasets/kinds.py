@@ -81,7 +81,7 @@ class Kind:
     presets_with_flows: frozenset[str] = frozenset()
 
     def span_us(self, rows: int, rate: float | None = None) -> int:
-        """Return the time that so many rows take at this rate, or at this kind's own."""
+        """Return the time that `rows` rows take at this rate, by default at the kind's own."""
         if rate is not None:
             return max(1, round(rows / rate * 1_000_000))
         return max(1, rows * self.default_span_s * 1_000_000 // self.default_rows)

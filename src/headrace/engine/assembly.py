@@ -19,7 +19,7 @@ from headrace.engine.run import Run
 from headrace.engine.step import Stepper
 from headrace.inputs import Source, read_table
 from headrace.inputs.conversion import convert_whole
-from headrace.model.chaining import place_of
+from headrace.model.derived_streams import place_of
 from headrace.model.errors import UsageError
 from headrace.model.query import Query
 from headrace.model.schema import Stream, Table

@@ -22,10 +22,10 @@ from headrace.engine.step import Stepper
 from headrace.engine.watermark import ENDED_US, extent_us
 from headrace.inputs.conversion import as_stream
 from headrace.model.arrow import arrow_type
-from headrace.model.chaining import derived_stream, place_of
+from headrace.model.derived_streams import derived_stream, place_of
 from headrace.model.errors import UsageError, nearest
-from headrace.model.naming import same_name
 from headrace.model.query import Query
+from headrace.model.query_names import same_name
 from headrace.model.schema import Stream
 from headrace.model.time import later
 from headrace.model.units import InputFile

@@ -17,10 +17,10 @@ from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import REJECTED, as_stream, convert_table, convert_whole
 from headrace.kernel.jit import announce_compile, on_first_compile
 from headrace.model.arrow import for_people, is_bytes
-from headrace.model.chaining import rounds
+from headrace.model.derived_streams import rounds
 from headrace.model.errors import HeadraceError, QueryError, RowErrorWarning, UsageError
-from headrace.model.naming import check_query_name
 from headrace.model.query import Query
+from headrace.model.query_names import check_query_name
 from headrace.model.schema import Catalog, Column, Stream, Table, UserFunction
 from headrace.model.types import BIGINT, BINARY, BOOLEAN, DOUBLE, STRING, TIMESTAMP, DataType, decimal
 from headrace.sql import parse_next

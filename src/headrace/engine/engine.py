@@ -26,8 +26,8 @@ from headrace.engine.step_input import STEP_BYTES
 from headrace.inputs.conversion import check_schema
 from headrace.kernel.close.windows import MAX_RESULT_ROWS
 from headrace.model.errors import DataError, HeadraceError, UsageError
-from headrace.model.naming import check_query_name
 from headrace.model.query import Query
+from headrace.model.query_names import check_query_name
 from headrace.model.schema import Catalog, Stream, Table, UserFunction
 from headrace.model.time import parse_duration
 from headrace.sql import Script, format_query, parse_next, parse_script

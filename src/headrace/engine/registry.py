@@ -16,8 +16,8 @@ from typing import Any
 from uuid import uuid4
 
 from headrace.model.errors import HeadraceError, QueryError, UsageError, nearest
-from headrace.model.naming import check_query_name, same_name
 from headrace.model.query import Query
+from headrace.model.query_names import check_query_name, same_name
 from headrace.model.schema import Catalog
 from headrace.planner.codec import decode, encode, find_renamed
 from headrace.sql import format_query, parse_next

@@ -25,8 +25,8 @@ from headrace.engine.registry import (
 from headrace.expressions.static_tables import Data
 from headrace.kernel.level1.join import Joiner
 from headrace.model.errors import HeadraceError, UsageError, nearest
-from headrace.model.naming import same_name
 from headrace.model.query import Query
+from headrace.model.query_names import same_name
 from headrace.storage.directory import Directory
 from headrace.storage.garbage import forget_answers
 

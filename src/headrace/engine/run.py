@@ -19,7 +19,7 @@ from headrace.engine.registry import answer_to, ask, check_answer
 from headrace.engine.step import Input
 from headrace.model.arrow import from_rows
 from headrace.model.errors import HeadraceError, UsageError
-from headrace.model.naming import check_query_name
+from headrace.model.query_names import check_query_name
 
 ANSWER_S = 60.0
 POLL_S = 0.02

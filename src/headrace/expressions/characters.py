@@ -13,7 +13,7 @@ from headrace.model.arrays import Integers
 
 
 class Characters:
-    """`places` are the bytes at which characters begin, then the end; `first` and `counts` tell which are a text's."""
+    """`places` are the bytes at which characters begin, then the end; `first` and `counts` select those of a text."""
 
     def __init__(self, texts: pa.Array) -> None:
         self.offsets = text_offsets(texts)

@@ -32,7 +32,7 @@ class RowError(Exception):
 
 
 class TooManyBytesError(Exception):
-    """Columns that would take too much memory for all these rows; they fit if the rows come in so many `pieces`."""
+    """Columns that would take too much memory for all these rows; they fit if the rows are split into `pieces`."""
 
     def __init__(self, count: int) -> None:
         super().__init__(f"{count} bytes")

@@ -29,7 +29,7 @@ from headrace.expressions.columns import (
     set_failed_null,
     unite_masks,
 )
-from headrace.expressions.decimal_rounding import decimal_as_written, scaled_as_written
+from headrace.expressions.half_up import decimal_as_written, scaled_as_written
 from headrace.expressions.kernels_decimals import (
     WIDE_DIGITS,
     as_double,
@@ -92,7 +92,7 @@ def is_short(texts: pa.Array, characters: str) -> bool:
 
 
 def plain_decimal(target: DataType) -> str:
-    """So many digits that nothing is rounded and everything fits."""
+    """Return the pattern of numbers with few enough digits to fit the type without rounding."""
     before, behind = target.precision - target.scale, target.scale
     fraction = rf"(\.[0-9]{{1,{behind}}})?" if behind else ""
     return rf"-?[0-9]{{1,{before}}}{fraction}" if before else rf"-?0{fraction}"

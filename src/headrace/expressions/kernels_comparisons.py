@@ -27,7 +27,7 @@ OPERATIONS = {
     ">=": pc.greater_equal,
 }
 FEW_TEXTS, FEW_NUMBERS = 3, 8
-"""Up to so many constants, comparing with each is faster than looking each row up in a hash table."""
+"""Up to this many constants, comparing with each is faster than looking each row up in a hash table."""
 
 
 def comparison(call: Call, values: list[Values]) -> Evaluated:
@@ -132,7 +132,7 @@ def one_of(subject: Values, members: pa.Array) -> Values:
 def one_of_doubles(subject: Values, numbers: list[float]) -> Values:
     members = list(dict.fromkeys(number for number in numbers if not math.isnan(number)))
     if 0.0 in members and len(members) > FEW_NUMBERS:
-        members += [0.0, -0.0]  # Arrow's hash table tells them apart
+        members += [0.0, -0.0]  # Arrow's hash table distinguishes them
     found = one_of(subject, pa.array(members, pa.float64()))
     return pc.or_(found, pc.is_nan(subject)) if any(math.isnan(number) for number in numbers) else found
 

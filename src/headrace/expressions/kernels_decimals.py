@@ -40,7 +40,7 @@ MAX_EXACT_DOUBLE = 2**53
 MAX_EXACT_POWER = 22
 """The highest power of ten that is a DOUBLE; up to it one division rounds as it should."""
 SHORT_DIGITS = 15
-"""So many digits are below 2^53, whichever they are."""
+"""Every number of up to this many digits is below 2^53."""
 AWAY_FROM_ZERO = "half_towards_infinity"
 OPERATIONS = {"+": (pc.add, sum_digits), "-": (pc.subtract, sum_digits), "*": (pc.multiply, product_digits)}
 

@@ -21,7 +21,7 @@ from headrace.expressions.columns import (
     row_by_row,
     set_failed_null,
 )
-from headrace.expressions.decimal_rounding import decimal_as_written, scaled_as_written
+from headrace.expressions.half_up import decimal_as_written, scaled_as_written
 from headrace.expressions.kernels_decimals import as_double, span
 from headrace.model.arrays import Mask
 from headrace.model.expressions import Call, Literal
@@ -159,10 +159,10 @@ def round_half_up(call: Call, values: list[Values]) -> Evaluated:
         return Evaluated(found)
     unit = Decimal(1).scaleb(-digits)
 
-    def rounded(number: float) -> float:
+    def round_half_up(number: float) -> float:
         return float(decimal_as_written(number).quantize(unit, ROUND_HALF_UP, LONG))
 
-    return patch_rows(found, rest, row_by_row(rounded, [values[0].filter(pa.array(rest))], [DOUBLE], DOUBLE))
+    return patch_rows(found, rest, row_by_row(round_half_up, [values[0].filter(pa.array(rest))], [DOUBLE], DOUBLE))
 
 
 def literal_int(call: Call, position: int) -> int:

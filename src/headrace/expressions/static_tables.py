@@ -14,7 +14,7 @@ from headrace.model.errors import DataError
 from headrace.model.expressions import Call, Expression, Literal, columns_in
 from headrace.model.query import Join, Query
 from headrace.model.schema import Catalog, Stream
-from headrace.model.stored import stable_text
+from headrace.model.stable_names import stable_text
 from headrace.model.types import BOOLEAN, STRING
 
 Columns = dict[tuple[str, str], pa.Array]

@@ -21,7 +21,7 @@ from headrace.kernel.states.totals import Totals
 from headrace.model.arrays import Integers
 from headrace.model.caches import cached
 from headrace.model.expressions import Expression
-from headrace.model.stored import stable_text
+from headrace.model.stable_names import stable_text
 from headrace.planner.lattice import Node
 
 MANY_SLICES = 8

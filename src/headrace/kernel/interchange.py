@@ -21,7 +21,7 @@ from headrace.kernel.states.kinds import state_of
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.caches import cached
 from headrace.model.errors import DataError
-from headrace.model.stored import stable_text
+from headrace.model.stable_names import stable_text
 from headrace.model.types import TIMESTAMP
 from headrace.planner.lattice import Node
 

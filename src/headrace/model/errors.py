@@ -81,7 +81,7 @@ class UsageError(HeadraceError):
 class ExpressionFailure(HeadraceError):
     """An expression that could not be evaluated at all, as opposed to one that failed on single rows.
 
-    `expression` is the tree. Whoever knows the queries that use it raises a `QueryFailure` in its place. One that
+    `expression` is the tree. The caller that knows the queries using it raises a `QueryFailure` instead. One that
     `is_too_large` may be evaluated for fewer rows.
     """
 
@@ -110,7 +110,7 @@ class TooManyRowsError(HeadraceError):
 
 
 class QueryFailure(HeadraceError):
-    """Some queries can't be answered; the others could go on without them. `queries` are their names.
+    """Some queries can't be answered; the others could continue without them. `queries` are their names.
 
     Only the text of an error comes back from a Spark worker: its last line holds the names, for `query_failure_in`.
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from headrace.model.stored import stored
+from headrace.model.stable_names import stored
 from headrace.model.types import TIMESTAMP, Constant, DataType
 
 

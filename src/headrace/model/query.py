@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from headrace.model.cached_hash import HashedOnce
 from headrace.model.expressions import Aggregate, Expression, aggregates_in, columns_in
-from headrace.model.hashing import HashedOnce
 from headrace.model.schema import Column, Stream
-from headrace.model.stored import stored
+from headrace.model.stable_names import stored
 from headrace.model.windows import AnyWindow
 
 

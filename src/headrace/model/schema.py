@@ -60,8 +60,7 @@ class Stream:
 
     `lateness_us` is how far behind the highest event time seen a row may come. `skew_us` is how far ahead of the clock
     it may be, else it is a future row. A partition that sends nothing for `idle_us` of the clock no longer holds the
-    watermark back. `partition` names the column that tells the source's partitions apart. Naive times are read in
-    `zone`.
+    watermark back. `partition` names the column that identifies the source's partition. Naive times are read in `zone`.
     """
 
     name: str
@@ -83,7 +82,7 @@ class Stream:
         if self.partition is not None:
             partition = find_column(self.columns, self.partition)
             if partition is None:
-                raise ValueError(f"{self.name} has no column '{self.partition}' to tell its partitions apart")
+                raise ValueError(f"{self.name} has no column '{self.partition}' to identify its partitions")
             object.__setattr__(self, "partition", partition.name)
 
 

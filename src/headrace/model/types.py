@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from headrace.model.stored import stored
+from headrace.model.stable_names import stored
 
 MAX_DECIMAL_DIGITS = 38
 MAX_TEXT_BYTES = 1 << 16

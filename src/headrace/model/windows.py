@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headrace.model.stored import stored
+from headrace.model.stable_names import stored
 from headrace.model.time import MAX_DURATION_US
 
 MAX_OVERLAP = 100_000

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from headrace.model.errors import DataError
 from headrace.model.expressions import Literal
 from headrace.model.query import Query
-from headrace.model.stored import CLASSES, TAGS, stable_text
+from headrace.model.stable_names import CLASSES, TAGS, stable_text
 from headrace.planner.plan import Plan
 from headrace.predicates import Dimension, Predicate
 from headrace.predicates.dimensions import Cut, Kind

@@ -4,7 +4,7 @@ and where to fan out.
 The last choice is a Steiner problem of its own. Beside each node u that might be computed stands "u, shipped"; the
 terminals are the answers. A leaf is answered from a node that was shipped with its cells (fan-out at close), or is
 computed, shipped and closed by itself (fan-out in the task). A node that pays for nothing is not taken, so the plan is
-never dearer than one without sharing.
+never more expensive than one without sharing.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ def halves(leaves: Sequence[Leaf]) -> tuple[Sequence[Leaf], ...]:
 
 
 def covering(leaves: Sequence[Leaf], graph: Graph) -> list[Node]:
-    """Leaves that others could be computed from. One without groups can't tell the rows of other predicates apart."""
+    """Return the leaves that others could be computed from.
+
+    One without groups can't separate the rows of other predicates.
+    """
     same_rows: dict[frozenset[Predicate], list[int]] = {}
     for leaf in leaves:
         same_rows.setdefault(leaf.node.keep, []).append(graph.place(leaf.node))

@@ -2,8 +2,8 @@
 
 An arc `u -> v` costs a start of v, and for each row of u that v keeps a slot and a fold or combine of each partial.
 Then partials are shipped and stored, and combined to windows when these close. Coding the rows (evaluating expressions,
-finding partners, cells and groups) is the same for every tree over the same queries; it tells a shared plan from
-queries that run alone.
+finding partners, cells and groups) is the same for every tree over the same queries; it only
+matters when a shared plan is compared with queries that run alone.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from headrace.planner.statistics import Sample
 from headrace.predicates import Predicate
 
 DENSE_KEYS = 1 << 18
-"""Up to so many keys a node's slots are an array, beyond a hash table."""
+"""Up to this many keys, the slots of a node are an array; beyond, a hash table."""
 LARGE_TABLE = 1 << 16
 """A hash table of more rows does not stay in a processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Nanoseconds of each piece of work: as `headrace calibrate` measured them once, and can measure them anew.
+    """Nanoseconds of each piece of work: as `headrace calibrate` measured them once, and can measure them again.
 
     A node and a leaf are started once per batch; the rest is per row, per addition of a fold or combine, per byte.
     """
@@ -51,9 +51,9 @@ class Constants:
 
 
 FOR_EDGES = Constants(leaf_ns=math.inf, ship_row_ns=450.0, ship_byte_ns=10.0)
-"""Where rows are at edges. What is shipped goes over a network, so it is dear; and a node is a table in an edge's few
-megabytes, fed with the rows of the stream: none is computed from another, and leaves are told apart when their windows
-are closed.
+"""Where rows are at edges. What is shipped goes over a network, so it is expensive; and a node is a table in an edge's
+few megabytes, fed with the rows of the stream: none is computed from another, and leaves are separated when their
+windows are closed.
 """
 KEY_BYTES = 8
 """A shipped row names its slice's start and end, its cell and each of its groups."""

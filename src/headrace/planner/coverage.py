@@ -68,14 +68,14 @@ class Coverage:
 
     def profile(self, node: Node) -> Profile:
         needs = self.mask((*node.groups, *node.partials))
-        provides = self.told_by_groups(node.groups)
+        provides = self.mask_from_groups(node.groups)
         needs_to_filter = 0
         for progression in progressions(node.boundaries):
             needs |= self.bits[progression]
-            provides |= self.told_by_time(progression)
+            provides |= self.mask_from_time(progression)
         for dimension in node.dimensions:
             needs |= self.marks_of((dimension,))
-            provides |= self.told_by_cuts(dimension)
+            provides |= self.mask_from_cuts(dimension)
         for predicate in node.keep:
             needs_to_filter |= self.marks_of(predicate.dimensions)
         return Profile(needs, needs_to_filter, provides | needs, node.keep)
@@ -98,27 +98,27 @@ class Coverage:
             result |= self.bits[part]
         return result
 
-    def told_by_time(self, progression: Progression) -> int:
-        """The progressions that run inside this one."""
+    def mask_from_time(self, progression: Progression) -> int:
+        """Return the mask of the progressions that run inside this one."""
         if progression not in self.from_times:
             multiples = self.periods_us % progression.period_us == 0
             inside = multiples & (self.residues_us % progression.period_us == progression.residue_us)
             self.from_times[progression] = self.mask(self.progressions[place] for place in np.flatnonzero(inside))
         return self.from_times[progression]
 
-    def told_by_groups(self, groups: frozenset[Expression]) -> int:
-        """The group-bys and dimensions that are functions of these groups."""
+    def mask_from_groups(self, groups: frozenset[Expression]) -> int:
+        """Return the mask of the group-bys and dimensions that are functions of these groups."""
         if groups not in self.from_groups:
-            told = self.mask(
+            mask = self.mask(
                 part for part in self.bits if isinstance(part, Expression) and is_function_of(part, groups)
             )
             for expression, marks_of_it in self.marks.items():
-                told |= marks_of_it if is_function_of(expression, groups) else 0
-            self.from_groups[groups] = told
+                mask |= marks_of_it if is_function_of(expression, groups) else 0
+            self.from_groups[groups] = mask
         return self.from_groups[groups]
 
-    def told_by_cuts(self, dimension: Dimension) -> int:
-        """The constants of equality dimensions that have a cut on both sides."""
+    def mask_from_cuts(self, dimension: Dimension) -> int:
+        """Return the mask of the constants of equality dimensions that have a cut on both sides."""
         if dimension.kind != Kind.INTERVAL:
             return 0
         if dimension not in self.from_cuts:
@@ -146,7 +146,7 @@ class Coverage:
 
 
 def parts_of(node: Node) -> Iterator[Hashable]:
-    """What the node has, what tells its rows from others, and what equality becomes where it meets intervals."""
+    """Yield what the node has, what separates its rows from others, and what equality becomes beside intervals."""
     yield from progressions(node.boundaries)
     yield from node.groups
     yield from node.partials

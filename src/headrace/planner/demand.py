@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from headrace.aggregates.partials import Partial, partials_of
 from headrace.expressions.normal import normalize
 from headrace.expressions.static_tables import join_identity, match_condition
+from headrace.model.cached_hash import HashedOnce
 from headrace.model.caches import cached
 from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, transform
-from headrace.model.hashing import HashedOnce
 from headrace.model.query import Query
-from headrace.model.stored import stored
+from headrace.model.stable_names import stored
 from headrace.model.types import BOOLEAN
 from headrace.model.windows import AnyWindow
 from headrace.planner.lattice import MOST_CELLS, Node, union
 from headrace.predicates import Predicate
 from headrace.windows import Boundaries, compose, paired_boundaries
 
-DEAR_COMBINE = 50
-"""A partial that costs so many additions to combine may be worth a way of its own through the tree."""
+EXPENSIVE_COMBINE = 50
+"""A partial that costs this many additions to combine may be worth a way of its own through the tree."""
 
 
 @stored("Demand", "window", "predicate", "groups", "partials")
@@ -165,10 +165,10 @@ def split_by_window(leaf: Leaf) -> tuple[Leaf, ...]:
 
 
 def split_by_partial(leaf: Leaf) -> tuple[Leaf, ...]:
-    """Partials that are dear to combine apart from the cheap ones: a sketch goes its own way."""
-    dear = frozenset(partial for partial in leaf.node.partials if partial.traits.combine >= DEAR_COMBINE)
+    """Split off the partials that are expensive to combine: a sketch goes its own way."""
+    expensive = frozenset(partial for partial in leaf.node.partials if partial.traits.combine >= EXPENSIVE_COMBINE)
     halves = []
-    for wanted in (leaf.node.partials - dear, dear):
+    for wanted in (leaf.node.partials - expensive, expensive):
         asks = [replace(ask, partials=ask.partials & wanted) for ask in leaf.asks if ask.partials & wanted]
         halves += [make_leaf(leaf.predicate, leaf.node.groups, asks)] if asks else []
     return tuple(halves)

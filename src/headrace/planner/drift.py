@@ -1,4 +1,4 @@
-"""When to plan anew: node sizes are watched, smoothed over batches, and compared with those the plan was made for.
+"""When to plan again: node sizes are watched, smoothed over batches, and compared with those the plan was made for.
 
 Sizes that swing from batch to batch average out; a lasting change is followed after a few batches. A new plan is taken
 only if it is clearly cheaper, so plans do not flap.
@@ -19,9 +19,9 @@ from headrace.planner.search import Effort
 WEIGHT = 0.4
 """Of the newest batch in the smoothed sizes."""
 FACTOR = 3.0
-"""A node that is so many times larger or smaller than planned has drifted."""
+"""A node that is this many times larger or smaller than planned has drifted."""
 BATCHES_IN_A_ROW = 2
-"""For so many batches one after the other, before a plan is remade."""
+"""How many consecutive batches must have drifted before a new plan is made."""
 GAIN = 0.1
 """The part of the present cost that a new plan must save."""
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.aggregates.partials import Partial
+from headrace.model.cached_hash import HashedOnce
 from headrace.model.expressions import Call, Expression, Literal
-from headrace.model.hashing import HashedOnce
-from headrace.model.stored import stable_text, stored
+from headrace.model.stable_names import stable_text, stored
 from headrace.predicates import Dimension, Predicate, implies, union_dimensions
 from headrace.windows import Boundaries, compose
 
@@ -44,23 +44,23 @@ class Node(HashedOnce):
             contains_boundaries(self.boundaries, other.boundaries)
             and other.partials <= self.partials
             and all(is_function_of(tree, self.groups) for tree in other.groups)
-            and all(self.tells(dimension) for dimension in other.dimensions)
+            and all(self.distinguishes(dimension) for dimension in other.dimensions)
             and self.keeps(other)
         )
 
-    def tells(self, dimension: Dimension) -> bool:
-        """The cell of each row of this node is known, from its own cells or from its groups."""
+    def distinguishes(self, dimension: Dimension) -> bool:
+        """Return whether the cell of each row of this node is known, from its own cells or from its groups."""
         own = next((each for each in self.dimensions if each.expression == dimension.expression), None)
         return (own is not None and own.covers(dimension)) or is_function_of(dimension.expression, self.groups)
 
     def keeps(self, other: Node) -> bool:
-        """This node holds all rows of `other`, and can tell them from the rest."""
+        """Return whether this node holds all rows of `other` and can separate them from the rest."""
         if other.keep == self.keep:
             return True
         holds_all = EVERYTHING in self.keep or all(
             predicate in self.keep or any(implies(predicate, own) for own in self.keep) for predicate in other.keep
         )
-        return holds_all and all(self.tells(each) for predicate in other.keep for each in predicate.dimensions)
+        return holds_all and all(self.distinguishes(each) for predicate in other.keep for each in predicate.dimensions)
 
 
 def union(nodes: Sequence[Node]) -> Node:
@@ -70,7 +70,7 @@ def union(nodes: Sequence[Node]) -> Node:
         keep = frozenset((EVERYTHING,))
     groups = frozenset(tree for node in nodes for tree in node.groups)
     wanted = [node.dimensions for node in nodes]
-    # a node of several predicates tells them apart already
+    # a node of several predicates distinguishes them already
     wanted += [
         predicate.dimensions for node in nodes if node.keep != keep and len(node.keep) == 1 for predicate in node.keep
     ]

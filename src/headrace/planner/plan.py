@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.aggregates.partials import Partial
-from headrace.model.stored import stored
+from headrace.model.stable_names import stored
 from headrace.planner.demand import Ask, Demand, Leaf, make_leaf
 from headrace.planner.lattice import Node, contains_boundaries
 from headrace.windows import compose, paired_boundaries
@@ -101,7 +101,7 @@ class Route:
 
 
 def route(plan: Plan, demand: Demand) -> tuple[Route, ...] | None:
-    """The shipped nodes that answer a query, planned for or not; None if the plan does not tell its answer.
+    """Return the shipped nodes that answer a query, planned for or not; None if the plan can't answer it.
 
     A shipped node must have the query's own group-by: a coarser one would have to be gathered from several reducers.
     Its slices may be others than the query's: then the windows are complete that no slice crosses.

@@ -1,4 +1,4 @@
-"""A plan that changes while the stream runs: one query joins or leaves, and only what it touches is planned anew."""
+"""A plan that changes while the stream runs: one query joins or leaves, and only what it touches is planned again."""
 
 from __future__ import annotations
 

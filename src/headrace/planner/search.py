@@ -85,7 +85,7 @@ class Graph:
 
 
 def search(leaves: Sequence[Node], cost: ArcCost, effort: Effort | None = None) -> SharedTree:
-    """A tree from the stream to all leaves, never dearer than computing each leaf from the stream."""
+    """Find a tree from the stream to all leaves, never more expensive than computing each leaf from the stream."""
     limits = effort or Effort()
     terminals = list(dict.fromkeys(leaves))
     graph = Graph(terminals, cost)

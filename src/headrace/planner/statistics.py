@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from headrace.expressions.evaluation import Evaluation
 from headrace.model.arrays import Mask
 from headrace.model.expressions import Expression
-from headrace.model.stored import stable_text
+from headrace.model.stable_names import stable_text
 from headrace.model.time import SECOND_US
 from headrace.planner.lattice import EVERYTHING, Node, is_matched
 from headrace.predicates import Dimension, Predicate
@@ -23,7 +23,7 @@ from headrace.windows import Boundaries, slices_holding
 Codes = npt.NDArray[np.int64]
 MOST_KEYS = 1 << 62
 RARE = 2
-"""How often a sample tells nothing yet of how often the value comes."""
+"""A value that a sample holds at most this often says nothing yet about its frequency."""
 
 
 class Coded(NamedTuple):
@@ -124,8 +124,9 @@ class Sample:
         return found
 
     def repeats(self, node: Node, places: int) -> float:
-        """The share of the rows of a batch that find one of their own triple in a table of so many places. Rows come
-        slice after slice.
+        """Return the share of the rows of a batch that find one of their own triple in a table of `places` places.
+
+        Rows come slice after slice.
         """
         key = node, places
         if key not in self.known_repeats:

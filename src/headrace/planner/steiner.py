@@ -18,7 +18,7 @@ from headrace.model.arrays import Mask
 
 Costs = npt.NDArray[np.float64]
 TINY = 1e-12
-"""Of the dearest arc: what is less is nothing but rounding."""
+"""Differences below this part of the most expensive arc are only rounding."""
 
 
 @dataclass(frozen=True, eq=False)

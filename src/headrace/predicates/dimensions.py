@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.model.cached_hash import HashedOnce
 from headrace.model.expressions import Expression
-from headrace.model.hashing import HashedOnce
-from headrace.model.stored import stored
+from headrace.model.stable_names import stored
 from headrace.model.types import MAX_BIGINT, DataType, Value
 
 Codes = npt.NDArray[np.int32]
@@ -138,7 +138,7 @@ class Dimension(HashedOnce):
         return Dimension(self.expression, Kind.INTERVAL, sorted_cuts(cuts))
 
     def union(self, *others: Dimension) -> Dimension:
-        """The coarsest dimension from which all can be told."""
+        """Return the coarsest dimension from which all can be derived."""
         if not others:
             return self
         if any(other.kind != self.kind for other in others):

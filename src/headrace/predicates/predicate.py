@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from headrace.model.address import BITS, IPV4_BITS, MAPPED, is_ipv4, parse_network
+from headrace.model.cached_hash import HashedOnce
 from headrace.model.expressions import Call, Expression, Literal
-from headrace.model.hashing import HashedOnce
-from headrace.model.stored import stable_text, stored
+from headrace.model.stable_names import stable_text, stored
 from headrace.model.types import BOOLEAN, NULL, common_type
 from headrace.predicates.dimensions import TRUE as HOLDS
 from headrace.predicates.dimensions import UNKNOWN, Cut, Dimension, Kind, Truth, cut_above, negate_truth, sorted_cuts

@@ -33,7 +33,7 @@ def number(text: str) -> Literal:
 
 
 def with_backslash_escapes(pattern: str, escape: str) -> str:
-    """The LIKE pattern with `escape` turned into a backslash."""
+    """Return a LIKE pattern with `escape` replaced by a backslash."""
     result, position = "", 0
     while position < len(pattern):
         char = pattern[position]

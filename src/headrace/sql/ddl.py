@@ -9,7 +9,7 @@ from datetime import UTC, tzinfo
 from sqlglot import Token, TokenType
 
 from headrace.model.errors import QueryError
-from headrace.model.naming import QUERY_NAME_CODE, QUERY_NAME_HINT, is_query_name
+from headrace.model.query_names import QUERY_NAME_CODE, QUERY_NAME_HINT, is_query_name
 from headrace.model.schema import LOCAL_TIMESTAMP, Column, Stream, Table
 from headrace.model.time import format_duration, parse_zone
 from headrace.model.types import TIMESTAMP

@@ -22,7 +22,7 @@ MAX_HEIGHT = 100
 SLACK = 4
 """A minus sign, FILTER or a typed constant is a level of the text but not of the tree."""
 MAX_NODES = MAX_STATEMENT_BYTES
-"""Bounds what BETWEEN, CASE x WHEN and names may copy; a query of so many nodes is too long when written out."""
+"""Bounds what BETWEEN, CASE x WHEN and names may copy; a query of this many nodes is too long when written out."""
 
 BINARY: dict[type[exp.Expression], str] = {
     exp.Add: "+",

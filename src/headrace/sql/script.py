@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import Token, TokenType
 
-from headrace.model.chaining import with_results
+from headrace.model.derived_streams import with_results
 from headrace.model.errors import QueryError
 from headrace.model.expressions import height
 from headrace.model.query import Query
@@ -78,7 +78,7 @@ def unknown_relation(text: str, catalog: Catalog) -> str | None:
 
 
 class ScriptReader:
-    """Reads statement by statement, so that a caller can report every mistake and go on with the next statement."""
+    """Reads statement by statement, so that a caller can report every mistake and continue with the next statement."""
 
     def __init__(self, text: str, catalog: Catalog, readable: Mapping[str, Query] | None = None) -> None:
         """`readable` are queries that are there already, whose results may be read."""
@@ -150,7 +150,7 @@ KEYWORDS = ("SELECT", "FROM")
 
 
 def slip_hint(tokens: list[Token]) -> str | None:
-    """What was meant, if a statement goes on into the next, or one of its first words is not quite there."""
+    """Suggest what was meant if a statement runs into the next, or one of its first words is misspelled."""
     if any(token.token_type == TokenType.CREATE for token in tokens[1:]):
         return "is a ';' missing before CREATE?"
     present = {token.text.upper() for token in tokens}

@@ -96,7 +96,7 @@ class SelectBuilder:
         groups = [replace(item, expression=normalize(rename(item.expression, names))) for item in groups]
         grouped = frozenset(item.expression for item in groups)
 
-        def finished(item: Item) -> Item:
+        def finish_item(item: Item) -> Item:
             tree = normalize(rename(item.expression, names), grouped)
             self.check_grouped(tree, grouped, item.node)
             return replace(item, expression=tree)
@@ -104,12 +104,14 @@ class SelectBuilder:
         query = Query(
             stream=self.source.stream.name,
             window=window,
-            outputs=self.with_local_times(self.complete_outputs([finished(item) for item in outputs], groups), names),
+            outputs=self.with_local_times(
+                self.complete_outputs([finish_item(item) for item in outputs], groups), names
+            ),
             joins=joins,
             where=normalize(rename(where, names)) if where is not None else None,
             group_by=tuple(sorted(grouped, key=sort_key)),
-            having=finished(having).expression if having is not None else None,
-            order_by=tuple(replace(order, expression=finished(item).expression) for item, order in orders),
+            having=finish_item(having).expression if having is not None else None,
+            order_by=tuple(replace(order, expression=finish_item(item).expression) for item, order in orders),
             limit=limit,
         )
         if not groups and not query.aggregates():

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from headrace.model.stored import stored
+from headrace.model.stable_names import stored
 from headrace.model.windows import AnyWindow, SlicedWindow
 
 Times = npt.NDArray[np.int64]

@@ -159,7 +159,7 @@ def test_an_addition_tells_what_changes() -> None:
         (percent, 0.0001, "<0.1%"),
         (percent, 0.158, "15.8%"),
         (times_cheaper, 9.83, "9.83 times cheaper"),
-        (times_cheaper, 0.5, "2 times dearer"),
+        (times_cheaper, 0.5, "2 times more expensive"),
         (times_cheaper, 1.001, "no difference"),
     ],
 )

@@ -20,7 +20,7 @@ from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import as_stream
 from headrace.kernel.jit import announce_compile, on_first_compile
 from headrace.model.arrow import from_rows, plain_values, to_rows
-from headrace.model.chaining import rounds, with_upstreams
+from headrace.model.derived_streams import rounds, with_upstreams
 from headrace.model.errors import UsageError, printable
 from headrace.model.schema import Catalog, Stream, Table
 from headrace.model.types import Value

@@ -22,10 +22,10 @@ from headrace.engine.completeness import outlook
 from headrace.engine.edge_inbox import holding_back
 from headrace.engine.registry import ask, read_registry, requests
 from headrace.inputs.text_file import STANDARD_INPUT, read_text
-from headrace.model.chaining import place_of
+from headrace.model.derived_streams import place_of
 from headrace.model.errors import HeadraceError, UsageError, nearest, printable
-from headrace.model.naming import check_query_name
 from headrace.model.query import Query
+from headrace.model.query_names import check_query_name
 from headrace.model.schema import Catalog
 from headrace.model.time import format_timestamp
 from headrace.planner.explain.cost_shares import fair_shares

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.datasets.workloads import gigascope, grouping, hifi, holistic, nfc, otf
+from headrace.datasets.workloads import gigascope, group_bys, hifi, holistic, nfc, otf
 from headrace.datasets.workloads.scripts import Workload
 from headrace.model.errors import UsageError
 
 __all__ = ["WORKLOADS", "Workload", "workload"]
 
-FAMILIES = (otf, holistic, hifi, nfc, gigascope, grouping)
+FAMILIES = (otf, holistic, hifi, nfc, gigascope, group_bys)
 
 WORKLOADS: Mapping[str, Workload] = {each.name: each for family in FAMILIES for each in family.WORKLOADS}
 

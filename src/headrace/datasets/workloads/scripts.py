@@ -32,7 +32,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A named set of queries over one kind of data; `make` draws so many of them from a seed."""
+    """A named set of queries over one kind of data; `make` draws a number of them from a seed."""
 
     name: str
     summary: str
@@ -47,7 +47,7 @@ class Workload:
         return self.data.name
 
     def script(self, queries: int | None, seed: int) -> str:
-        """Return the text of so many queries (or the default number), after the DDL of their data."""
+        """Return the DDL of the data and the text of this many queries (or of the default number)."""
         queries = self.default_queries if queries is None else queries
         if not 1 <= queries <= self.max_queries:
             raise UsageError("workload", f"workload {self.name} has 1 to {self.max_queries} queries, not {queries}")

@@ -15,7 +15,7 @@ from headrace.kernel.level1.fold import keep_rows
 from headrace.kernel.level1.rows import Source, StreamRows
 from headrace.model.arrays import Integers
 from headrace.model.expressions import Expression
-from headrace.model.stored import stable_text
+from headrace.model.stable_names import stable_text
 from headrace.planner.explain.labels import NodePrinter
 from headrace.planner.lattice import Node
 from headrace.planner.phantoms.configuration import Configuration

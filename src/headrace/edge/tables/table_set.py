@@ -17,7 +17,7 @@ from headrace.kernel.combine import NodePartials
 from headrace.kernel.level1.fold import fold_all
 from headrace.kernel.level1.rows import KeptRows, Source
 from headrace.model.arrays import Integers
-from headrace.model.stored import stable_text
+from headrace.model.stable_names import stable_text
 from headrace.planner.lattice import Node
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.phantoms.relations import Relation

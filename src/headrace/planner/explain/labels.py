@@ -87,7 +87,7 @@ def percent(share: float) -> str:
 def times_cheaper(ratio: float) -> str:
     if abs(ratio - 1) < 0.005:
         return "no difference"
-    return f"{figure(ratio)} times cheaper" if ratio > 1 else f"{figure(1 / ratio)} times dearer"
+    return f"{figure(ratio)} times cheaper" if ratio > 1 else f"{figure(1 / ratio)} times more expensive"
 
 
 def count_noun(number: int, noun: str, plural: str | None = None) -> str:

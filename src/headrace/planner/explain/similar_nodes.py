@@ -1,4 +1,4 @@
-"""Many nodes told as one: the leaves of one kind under one parent."""
+"""Many nodes shown as one: the leaves of one kind under one parent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headrace.planner.explain.description import NodeDescription, PlanDescription
 
 FEW_NODES = 2
-"""So many nodes of a kind are told one by one."""
+"""Up to this many nodes of a kind are shown one by one."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Choosing phantoms greedily: with all memory divided anew at each step (GC), or with a fixed space per group (GS)
+"""Greedy choice of phantoms: with all memory divided again at each step (GC), or with a fixed space per group (GS)
 [GS 3].
 """
 
@@ -73,15 +73,15 @@ def by_rates(
     paper one may leave again, when those that came after it have taken over what it fed.
     """
 
-    def tried(tree: Layout) -> Chosen:
+    def try_layout(tree: Layout) -> Chosen:
         return divide_memory(tree, allocate(tree, memory_bytes, prices), memory_bytes, prices)
 
     chosen = frozenset[Relation]()
-    best = tried(layout_of(graph, chosen, sizes))
+    best = try_layout(layout_of(graph, chosen, sizes))
     while True:
         sets = [chosen ^ {phantom} for phantom in graph.phantoms]
         trees = [layout_of(graph, phantoms, sizes) for phantoms in sets]
-        plans = [tried(tree) for tree in trees if tree.least_bytes <= memory_bytes]
+        plans = [try_layout(tree) for tree in trees if tree.least_bytes <= memory_bytes]
         found = min(plans, key=lambda plan: plan.paid, default=best)
         if not found.paid < best.paid:
             return best
@@ -91,20 +91,20 @@ def by_rates(
 def by_space(
     graph: FeedingGraph, sizes: Sizes, memory_bytes: int, prices: Prices, entries_per_group: float = 1.0
 ) -> Chosen:
-    """Each table takes so many entries per group; the phantom that saves most per byte joins while it saves anything
-    and there is room. What is left is divided by groups, as in PL.
+    """Add the phantom that saves most per byte, as long as one saves anything and fits. Each table takes
+    `entries_per_group` entries per group; the memory that is left is divided by groups, as in PL.
     """
 
-    def tried(phantoms: frozenset[Relation]) -> tuple[Layout, float, float]:
+    def try_phantoms(phantoms: frozenset[Relation]) -> tuple[Layout, float, float]:
         tree = layout_of(graph, phantoms, sizes)
         entries = np.maximum(1.0, entries_per_group * tree.groups)
         return tree, float(maintenance(tree, entries, prices)), float(entries @ tree.entry_bytes)
 
     chosen = frozenset[Relation]()
-    tree, paid, used = tried(chosen)
+    tree, paid, used = try_phantoms(chosen)
     while True:
         waiting = [phantom for phantom in graph.phantoms if phantom not in chosen]
-        moves = [(*tried(chosen | {phantom}), phantom) for phantom in waiting]
+        moves = [(*try_phantoms(chosen | {phantom}), phantom) for phantom in waiting]
         gains = [
             ((paid - price) / (space - used), place)
             for place, (_, price, space, _) in enumerate(moves)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Groups by some attributes in so many entries. It is fed by what its parent evicts, or by the stream; what a query
-    evicts leaves the edge, and a phantom is no query.
+    """Groups by some attributes, in `entries` entries. It is fed by what its parent evicts, or by the stream;
+    what a query evicts leaves the edge, and a phantom is no query.
     """
 
     attributes: frozenset[str]

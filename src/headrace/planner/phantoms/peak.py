@@ -74,10 +74,10 @@ def least_change(
         return None
     finer = first(min(1.0, part + 1 / STEPS), part)
     entries = resize(part if finer is None else finer)
-    return resized(configuration, entries)
+    return resize_tables(configuration, entries)
 
 
-def resized(configuration: Configuration, entries: Numbers) -> Configuration:
+def resize_tables(configuration: Configuration, entries: Numbers) -> Configuration:
     pairs = zip(configuration.tables, entries, strict=True)
     return Configuration(tuple(replace(table, entries=int(count)) for table, count in pairs))
 

@@ -14,8 +14,8 @@ WORD_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Observed at run time. A mapping tells apart what one number says of all: flow lengths of each relation, bytes of
-    each attribute, bytes of each relation's aggregates.
+    """Observed at run time. A mapping gives each its own value instead of one number for all: flow lengths of each
+    relation, bytes of each attribute, bytes of each relation's aggregates.
     """
 
     groups: Mapping[Relation, float]

@@ -105,7 +105,7 @@ def cheapest(found: Sequence[Estimate]) -> Estimate:
 
 
 def flow_of(way: Way, plan: Plan, rows_per_s: float, spreads: Spreads, widths: Widths) -> Flow:
-    """Over a link with edges of so many rows a second below."""
+    """Return the flow over a link when the edges below it receive `rows_per_s` rows a second."""
     if way.push_down is PushDown.NONE:
         rows = rows_per_s * 3_600 * (1 if way.is_shared else len(plan.demands))
         return Flow(rows, rows * widths.row)
@@ -205,7 +205,7 @@ class Spread:
         return float(cuts.per_hour @ np.array(rows))
 
     def distinct(self, rows: float) -> float:
-        """Cells and groups among so many rows: of fewer than the sample has what a part of it would show."""
+        """Estimate the cells and groups among `rows` rows: for fewer than the sample has, those of a part of it."""
         drawn = int(self.counts.sum())
         if not drawn:
             return 0.0

@@ -27,7 +27,7 @@ def scaled_as_written(numbers: NDArray[np.float64], digits: int) -> tuple[NDArra
         size = np.abs(numbers)
         scaled = size * 10.0**digits
         right = scaled < MAX_WHOLE
-        # a product that came out one too high or too low is mended by the comparison
+        # the comparison corrects a product that came out one too high or too low
         lower = np.floor(np.where(right, scaled, 0.0))
         upwards = size >= (lower * 10 + 5) / 10.0 ** (digits + 1)
     whole = (lower + upwards).astype(np.int64)

@@ -10,7 +10,7 @@ import pytest
 from headrace.aggregates.partials import Partial
 from headrace.kernel.interchange import node_id
 from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, Literal
-from headrace.model.stored import CLASSES, LABELS, TAGS, stable_text
+from headrace.model.stable_names import CLASSES, LABELS, TAGS, stable_text
 from headrace.model.types import BIGINT, BOOLEAN, STRING, decimal
 from headrace.planner import codec as encoding  # noqa: F401 - registers all that a plan is made of
 from headrace.planner.lattice import Node
