@@ -1,4 +1,4 @@
-"""Clock, watermark and what is still needed: decided here, from values alone [DESIGN 2]."""
+"""Clock, watermark and what is still needed: decided here, from values alone (docs/semantics.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partials of many batches and plans, and what a query gets of them [DESIGN 6].
+"""Partials of many batches and plans, and what a query gets of them (docs/architecture.md).
 
 A partial stands for rows that no other partial of the same plan and node holds. So what a query gets from a plan are
 the partials on its routes there, and over all plans their sum; which of its windows are complete, closing decides.
