@@ -1,4 +1,4 @@
-"""Which queries a failed step is to leave out, so that the others go on [DESIGN 3].
+"""Which queries a failed step is to leave out, so that the others continue [DESIGN 3].
 
 An error that names its queries decides at once. A worker that died, or ran out of memory, names none: then the queries
 that came since the last commit are suspects, and a bisection over further attempts finds those without which the step
