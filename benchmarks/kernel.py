@@ -27,7 +27,7 @@ from benchmarks.peers import (
 from benchmarks.tables import Document, show_figures
 from benchmarks.timing import seconds, time_call
 from headrace.cli.progress import Report, progress_bar
-from headrace.engine.bounded import (
+from headrace.engine.answers import (
     BATCH_ROWS,
     Answers,
     answer,

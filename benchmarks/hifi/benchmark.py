@@ -20,9 +20,9 @@ from benchmarks.data import Queries, generate_data, queries_of
 from benchmarks.hifi.plans import Edge, execute, sliced_plan, windows_at_edge
 from benchmarks.tables import Document, Row, show_figures, show_lines
 from headrace.cli.progress import Report, progress_bar
-from headrace.engine.bounded import answer
+from headrace.engine.answers import answer
 from headrace.expressions.static_tables import Data
-from headrace.kernel.close.retained import Retained
+from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.interchange import pack
 from headrace.model.errors import DataError

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.cli.main import main
-from headrace.engine.bounded import plan_for
+from headrace.engine.answers import plan_for
 from headrace.expressions.static_tables import Data
 from headrace.model.arrow import conform
 from headrace.sql import parse_query, parse_script

@@ -30,7 +30,7 @@ from benchmarks.hifi.benchmark import (
     query_set,
 )
 from benchmarks.hifi.plans import Edge, execute, sliced_plan
-from headrace.engine.bounded import answer, plan_for
+from headrace.engine.answers import answer, plan_for
 from headrace.expressions.static_tables import Data
 from headrace.model.arrow import plain_values
 from headrace.model.errors import DataError

@@ -20,7 +20,7 @@ from benchmarks.peers import (
     sql,
     with_numbers,
 )
-from headrace.engine.bounded import answer as answer_all
+from headrace.engine.answers import answer as answer_all
 from headrace.expressions.static_tables import Data
 from headrace.model.address import parse_address
 from headrace.model.arrow import address_bytes

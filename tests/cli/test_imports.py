@@ -35,7 +35,7 @@ def folder(tmp_path: Path, trades: Path) -> Path:
 @pytest.mark.parametrize(
     ("command", "loaded"),
     [
-        ("eval queries.sql --data {trades}", "headrace.engine.bounded"),
+        ("eval queries.sql --data {trades}", "headrace.engine.answers"),
         ("edge agent.toml --once", "headrace.edge.agent"),
     ],
     ids=["eval", "edge"],

@@ -17,10 +17,10 @@ from headrace.edge.agent import Agent
 from headrace.edge.agent_progress import Mode, Pace
 from headrace.edge.file_source import FileSource, Tell
 from headrace.edge.spool import Spool
-from headrace.engine.bounded import close_all, plan_for
+from headrace.engine.answers import close_all, plan_for
 from headrace.expressions.static_tables import Data
 from headrace.inputs import Source
-from headrace.kernel.close.retained import Retained
+from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.level1.reader import ReadResult
 from headrace.model.arrow import plain_values
 from headrace.model.query import Query

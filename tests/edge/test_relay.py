@@ -20,7 +20,7 @@ from headrace.aggregates.partials import Partial
 from headrace.edge import relay as relays
 from headrace.edge.relay import PlanKeeping, Plans, Relay, Taken, lowest_watermark
 from headrace.edge.spool import Spool
-from headrace.engine.bounded import answer, close_all, plan_for
+from headrace.engine.answers import answer, close_all, plan_for
 from headrace.expressions.static_tables import Data
 from headrace.kernel.close.windows import Closed
 from headrace.kernel.combine import NodePartials

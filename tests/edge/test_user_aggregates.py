@@ -12,9 +12,9 @@ from headrace.aggregates.laws import user_aggregate
 from headrace.aggregates.registry import with_functions
 from headrace.aggregates.user import UserAggregate
 from headrace.edge.tables.level1 import LevelOne
-from headrace.engine.bounded import answer, close_all, plan_for
+from headrace.engine.answers import answer, close_all, plan_for
 from headrace.expressions.static_tables import Data
-from headrace.kernel.close.retained import Retained
+from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.level1.reader import ReadResult
 from headrace.model.schema import Catalog
 from headrace.sql import parse_query, parse_script

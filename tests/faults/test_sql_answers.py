@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.bounded import answer
+from headrace.engine.answers import answer
 from headrace.model.arrow import plain_values
 from headrace.model.errors import HeadraceError, UnsupportedError
 from headrace.model.query import Query

@@ -14,7 +14,7 @@ from types import FrameType
 
 import pytest
 
-from headrace.engine.bounded import plan_for
+from headrace.engine.answers import plan_for
 from headrace.model.errors import HeadraceError
 from headrace.model.query import Query
 from headrace.model.schema import Stream, Table

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.engine.bounded import answer, plan_for
+from headrace.engine.answers import answer, plan_for
 from headrace.expressions import columns
 from headrace.expressions.static_tables import Data
 from headrace.model.errors import ExpressionFailure, QueryFailure, query_failure_in

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.close.retained import Retained
+from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.group_owners import owner_of, split
 from headrace.kernel.level1.reader import Reader, ReadResult

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.bounded import close_all, plan_for
+from headrace.engine.answers import close_all, plan_for
 from headrace.kernel.interchange import (
     VERSION,
     Counts,

@@ -16,11 +16,11 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from headrace.engine import bounded
-from headrace.engine.bounded import close_all
+from headrace.engine import answers
+from headrace.engine.answers import close_all
 from headrace.kernel import combine as partials
 from headrace.kernel import slots
-from headrace.kernel.close.retained import Retained
+from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.level1 import fan_out as fanning
 from headrace.kernel.level1 import fold as computing
 from headrace.kernel.level1 import reader
@@ -90,7 +90,7 @@ def circumstances(draw: st.DrawFn) -> dict[tuple[object, str], int | float]:
         (slots, "DENSE_KEYS"): draw(st.sampled_from([0, slots.DENSE_KEYS])),
         (slots, "FIRST_BITS"): draw(st.sampled_from([1, slots.FIRST_BITS])),
         (reader, "CHUNK_ROWS"): draw(st.sampled_from([1, 3, reader.CHUNK_ROWS])),
-        (bounded, "MANY_ROWS"): draw(st.sampled_from([-1, bounded.MANY_ROWS])),
+        (answers, "MANY_ROWS"): draw(st.sampled_from([-1, answers.MANY_ROWS])),
         (partials, "MANY_SLICES"): draw(st.sampled_from([0, 1, partials.MANY_SLICES])),
         (computing, "WORTH_FILTERING"): draw(st.sampled_from([0.0, 1.0])),
         (computing, "MOST_CELLS"): draw(st.sampled_from([0, sources.MOST_CELLS])),

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.bounded import answer
+from headrace.engine.answers import answer
 from headrace.model.expressions import Aggregate
 from headrace.model.query import Query
 from headrace.sql import parse_query

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.bounded import Answers, answer
+from headrace.engine.answers import Answers, answer
 from headrace.expressions.static_tables import Data
 from headrace.kernel.close.windows import Closed
 from headrace.model.arrow import arrow_type, plain_values

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.cli.files import read_relation
 from headrace.datasets import generate, workload
-from headrace.engine.bounded import answer
+from headrace.engine.answers import answer
 from headrace.expressions.static_tables import Data
 from headrace.model.arrow import plain_values, to_rows
 from headrace.reference import Interpreter

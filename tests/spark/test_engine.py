@@ -290,7 +290,7 @@ def test_what_is_wrong_is_said(spark: SparkSession, tmp_path: Path) -> None:
     engine = Engine(spark, tmp_path / "state")
     with pytest.raises(UsageError, match="no stream"):
         engine.run()
-    with pytest.raises(UsageError, match="which column tells the time"):
+    with pytest.raises(UsageError, match="which column holds the event time"):
         engine.stream("r", tmp_path)
     with pytest.raises(UsageError, match="no sink 'parket'"):
         engine.sink("parket")

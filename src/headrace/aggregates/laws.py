@@ -122,7 +122,7 @@ def check_output_only_reads(trial: Trial, case: Case) -> Violation | None:
     second = trial.read_results(state)
     if violation is None and not all(map(equal_answers, first, second)):
         answers = [", ".join(map(format_answer, results)) for results in (first, second)]
-        return Violation(f"asked twice, it tells {answers[0]}, then {answers[1]}")
+        return Violation(f"asked twice, it returns {answers[0]}, then {answers[1]}")
     return violation
 
 

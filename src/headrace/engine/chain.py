@@ -194,8 +194,10 @@ def step_of_file(path: Path) -> int:
 
 
 def prepare_results(state: Path, place: str, results: Results, reducers: int) -> Directory:
-    """The state of a stream of results; anew it begins with those to come. One of other results, which nobody reads any
-    more, makes way for it. Nothing is made if they can't be read.
+    """Open or create the state of a stream of results; a new one begins with the results to come.
+
+    The state of other results, which nobody reads any more, is deleted first. Nothing is created if the results can't
+    be read.
     """
     make_folder(results.folder)
     root, declaration = state / place, format_stream(results.stream)

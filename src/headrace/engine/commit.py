@@ -1,4 +1,4 @@
-"""What came of a step: the commit record, from what the tasks told and the state before."""
+"""The commit record of a step, built from what the tasks returned and the state before."""
 
 from __future__ import annotations
 
@@ -136,34 +136,34 @@ class Outcome:
         return found
 
     def query_states(self, results: Iterable[ResultFile]) -> dict[str, QueryState]:
-        """How far each query is after the step. Reducers tell of the windows that they had rows in."""
+        """Return how far each query is after the step. Reducers return states for the windows that they had rows in."""
         rows: dict[tuple[str, int], int] = {}
         for file in results:
             if file.folder == 0:
                 rows[file.query, file.generation] = rows.get((file.query, file.generation), 0) + file.rows
-        told_of: dict[str, list[QueryState]] = {}
+        returned: dict[str, list[QueryState]] = {}
         for manifest in self.manifests:
             for name, state in manifest.queries.items():
-                told_of.setdefault(name, []).append(state)
+                returned.setdefault(name, []).append(state)
         errors = self.counted.errors
         for frame in self.step.journal.frames:
             errors = add_counts(errors, frame.errors)
         found = {}
         for name, registered in self.step.registry.queries.items():
             found[name] = state = state_of(self.step, name, registered)
-            told = [each for each in told_of.get(name, ()) if each.generation == registered.generation]
-            if not told and name not in errors:
+            states = [each for each in returned.get(name, ()) if each.generation == registered.generation]
+            if not states and name not in errors:
                 continue
-            ends_us = [each.last_end_us for each in told if each.last_end_us is not None]
+            ends_us = [each.last_end_us for each in states if each.last_end_us is not None]
             found[name] = replace(
                 state,
                 last_end_us=later(state.last_end_us, max(ends_us, default=None)),
-                windows=max([state.windows, *(each.windows for each in told)]),
+                windows=max([state.windows, *(each.windows for each in states)]),
                 rows=state.rows + rows.get((name, registered.generation), 0),
-                errors=state.errors + sum(each.errors - state.errors for each in told) + errors.get(name, 0),
-                left_out=state.left_out + sum(each.left_out - state.left_out for each in told),
-                problem=next((each.problem for each in told if each.problem != state.problem), state.problem),
-                skipped=next((each.skipped for each in told if each.skipped != state.skipped), state.skipped),
+                errors=state.errors + sum(each.errors - state.errors for each in states) + errors.get(name, 0),
+                left_out=state.left_out + sum(each.left_out - state.left_out for each in states),
+                problem=next((each.problem for each in states if each.problem != state.problem), state.problem),
+                skipped=next((each.skipped for each in states if each.skipped != state.skipped), state.skipped),
             )
         return found
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headrace.engine.watermark import ENDED_US, extent_us
-from headrace.kernel.close.retained import Retained
+from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.close.windows import Due, Unknown, is_known
 from headrace.model.query import Query
 from headrace.model.time import later

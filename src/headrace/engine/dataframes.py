@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.aggregates.registry import with_functions
 from headrace.aggregates.user import DeclaredAggregate
-from headrace.engine.bounded import answer
+from headrace.engine.answers import answer
 from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import REJECTED, as_stream, convert_table, convert_whole
 from headrace.kernel.jit import announce_compile, on_first_compile
@@ -55,7 +55,7 @@ def aggregate_frame(
     (stream,), declared = catalog.streams, catalog.tables
     catalog = with_functions(catalog, functions)
     parsed: dict[str, Query] = {}
-    with telling_of(unread_columns(rows, *beside.values())):
+    with mention_unread(unread_columns(rows, *beside.values())):
         for query, text in queries.items():
             check_query_name(query, parsed)
             catalog, parsed[query] = parse_next(text, catalog, parsed)
@@ -74,8 +74,8 @@ def aggregate_frame(
         with on_first_compile(announce_compile):
             found = answer(Data(catalog, each, read, known | results), {query: parsed[query] for query in ready})
         answers |= {query: closed.table for query, closed in found.closed.items()}
-        told = {query: (closed.errors, closed.problem) for query, closed in found.closed.items()}
-        for warning in shortcomings(each.name, rejected.num_rows, found.dropped, told):
+        errors = {query: (closed.errors, closed.problem) for query, closed in found.closed.items()}
+        for warning in shortcomings(each.name, rejected.num_rows, found.dropped, errors):
             warnings.warn(warning, RowErrorWarning, stacklevel=3)
     back = RETURNED.get(library(frame), lambda table: table)
     return {query: back(for_people(answers[query], parsed[query].result_columns())) for query in parsed}
@@ -91,8 +91,8 @@ def shortcomings(stream: str, bad: int, dropped: int, queries: Mapping[str, tupl
         yield f"{stream}: {dropped:,} rows had no event time and were left out"
     for query, (errors, problem) in queries.items():
         if errors:
-            told = f"; the first: {problem}" if problem else ""
-            yield f"{query}: {errors:,} values could not be computed and are NULL{told}"
+            first = f"; the first: {problem}" if problem else ""
+            yield f"{query}: {errors:,} values could not be computed and are NULL{first}"
 
 
 def library(frame: Any) -> str:
@@ -173,8 +173,8 @@ def unread_columns(*tables: pa.Table) -> dict[str, pa.DataType]:
 
 
 @contextmanager
-def telling_of(unread: Mapping[str, pa.DataType]) -> Iterator[None]:
-    """If a query names a column that is there but can't be read, its error says so."""
+def mention_unread(unread: Mapping[str, pa.DataType]) -> Iterator[None]:
+    """Explain in a query's error that a column it names exists but can't be read."""
     try:
         yield
     except QueryError as problem:

@@ -174,7 +174,7 @@ def kept_sample(root: Path) -> pa.Table | None:
 
 def taken_frame(frame: Frame, name: str) -> TakenFrame:
     """Rows that come as they are are counted by the task that reads them, late ones too; what the edge left out is
-    counted here. Of partials the edge tells how many of their rows were late.
+    counted here. For partials the edge sends the number of late rows.
     """
     header = frame.header
     is_rows, rows = header.plan is None, header.rows

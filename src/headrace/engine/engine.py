@@ -13,13 +13,13 @@ import pyarrow as pa
 from headrace.aggregates.registry import with_functions
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.engine.assembly import Assembly
-from headrace.engine.dataframes import columns_of, telling_of, unread_columns
+from headrace.engine.dataframes import columns_of, mention_unread, unread_columns
 from headrace.engine.edge_inbox import PUSHES
 from headrace.engine.feeds import Feed, PathText, make_feed, read_columns
 from headrace.engine.in_process import InProcess
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.registry import Quotas
-from headrace.engine.run import Run, StreamingQuery, translated_by
+from headrace.engine.run import Run, StreamingQuery, translate_errors
 from headrace.engine.sinks.sinks import Sink, make_sink
 from headrace.engine.step import Runner
 from headrace.engine.step_input import STEP_BYTES
@@ -162,7 +162,7 @@ class LocalEngine:
         declared = self.catalog.stream(name)
         if declared is None:
             if event_time is None:
-                raise UsageError("event-time", f"say which column tells the time of a row of {name}: event_time='...'")
+                raise UsageError("event-time", f"say which column holds the event time of {name}: event_time='...'")
             columns = self.columns_of(feed, name)
             try:
                 stream = Stream(name, columns_of(columns), event_time, parse_duration(lateness), **settings)
@@ -227,7 +227,7 @@ class LocalEngine:
         """
         check_query_name(name, self.queries)
         known = {other: query for other, (_, query) in self.queries.items()}
-        with telling_of(self.unread):
+        with mention_unread(self.unread):
             self.catalog, query = parse_next(sql, self.catalog, known)
         self.queries[name] = sql, query
 
@@ -293,7 +293,7 @@ class LocalEngine:
         trigger_us = parse_option("trigger", trigger)
         run = self.run(replace=replace)
         try:
-            with translated_by(self.translate):
+            with translate_errors(self.translate):
                 run.start(trigger_us, report)
         except BaseException:
             run.stop()
@@ -362,7 +362,7 @@ class LocalEngine:
         if not self.catalog.streams:
             raise UsageError("stream", "there is no stream", hint="engine.stream(name, source, event_time=...)")
         self.release_state(replace)
-        with translated_by(self.translate):
+        with translate_errors(self.translate):
             self.check_session()
             run = Assembly(self).make_run()
         OPEN_RUNS[str(self.state.resolve())] = run

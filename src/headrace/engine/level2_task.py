@@ -21,7 +21,7 @@ from headrace.engine.level1_task import COUNTS, Piece
 from headrace.engine.registry import Registered, Registry
 from headrace.engine.task_counts import Counted, parse_counted
 from headrace.engine.watermark import BEGINNING_US, ENDED_US
-from headrace.kernel.close.retained import Retained
+from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.close.windows import Closed, Due, Unknown, close
 from headrace.kernel.failures import failures_of
 from headrace.kernel.group_owners import owner_without_groups
@@ -48,7 +48,7 @@ from headrace.storage.staged_results import begin_sync_staged, parquet_bytes, st
 from headrace.windows import bounds_of, instances_ending
 
 MOST_FILES = 16
-"""So many slice files of a reducer are put together into one."""
+"""At this many slice files of a reducer, they are merged into one."""
 ORDER = "__order_"
 LONG_S = 1.0
 """Seconds to close the windows of a query that are worth a note."""
@@ -56,7 +56,7 @@ LONG_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """What a reducer did, and what the tasks of level 1 counted, if they told this one."""
+    """What a reducer did, and what the tasks of level 1 counted, if they sent it to this one."""
 
     manifest: Manifest
     counted: Counted
@@ -278,8 +278,8 @@ def state_of(step: Step, name: str, registered: Registered) -> QueryState:
 
 
 def missed_times(step: Step, query: Query) -> Iterator[Interval]:
-    """Times whose slices may be gone, or of rows counted under plans that do not tell the query's answer; for results
-    those that came before anybody read them.
+    """Yield times whose slices may be gone, or whose rows were counted under plans that can't answer the query; for
+    results, also the times before anybody read them.
     """
     if step.setting.since_us is not None:
         yield Interval(BEGINNING_US, step.setting.since_us)

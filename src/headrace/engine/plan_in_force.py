@@ -21,7 +21,7 @@ from headrace.planner.sample import draw
 from headrace.windows import Boundaries
 
 MOST_CHANGES = 16
-"""If more queries come and go at once, the plan is made anew."""
+"""If more queries come and go at once, a new plan is made."""
 SAMPLE_ROWS = 1_000_000
 NO_BOUNDARIES = Boundaries(1 << 60, (0,))
 THREAD = ThreadPoolExecutor(1, "headrace-planner")
@@ -58,7 +58,7 @@ class Planner:
             return None
         self.adopt()
         if self.plan is not None and self.drift is not None and self.drift.is_due and self.making is None:
-            self.begin_anew(tables, sampled)
+            self.begin_replan(tables, sampled)
         if self.plan is not None and self.planned is queries:
             return self.plan
         asked = {name: demand(query) for name, query in queries.items()}
@@ -86,7 +86,7 @@ class Planner:
         self.plan, self.planned, self.making = None, {}, None
 
     def groups_of(self, query: Query, tables: Mapping[str, pa.Table]) -> float | None:
-        """About how many groups a query has in a batch; None without groups, or without a row to tell from."""
+        """Estimate how many groups a query has in a batch; None without groups, or without rows to estimate from."""
         if not query.group_by or self.rows is None:
             return None
         asked = demand(query)
@@ -100,7 +100,7 @@ class Planner:
         sizes = float(rows), float(shipped)
         self.drift = watch(sizes) if self.drift is None else observe(self.drift, sizes)
 
-    def begin_anew(self, tables: Mapping[str, pa.Table], sampled: Sampler) -> None:
+    def begin_replan(self, tables: Mapping[str, pa.Table], sampled: Sampler) -> None:
         """Make a plan for rows as they are now, beside the steps; the next one that finds it finished takes it."""
         assert self.plan is not None
         assert self.drift is not None

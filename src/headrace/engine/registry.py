@@ -108,7 +108,7 @@ def apply_request(registry: Registry, request: Request, query: Query | None, quo
     if request.action == "replace":
         registry = without_query(registry, request.name)
     elif (known := same_name(request.name, registry.queries)) is not None:
-        hint = "headrace queries replace changes it; drop it first to begin anew"
+        hint = "headrace queries replace changes it; drop it first to start over"
         raise UsageError("query-exists", f"there is a query '{known}' already", hint=hint)
     check_query_name(request.name)
     if len(registry.queries) >= quotas.queries:
@@ -177,7 +177,7 @@ def read_registry(root: Path, version: int) -> Registry:
 
 @lru_cache(maxsize=16)
 def known_registry(path: Path, version: int, _written_ns: int) -> Registry:
-    """Kept, but not beyond the file: a directory may be deleted and made anew."""
+    """Kept, but not beyond the file: a directory may be deleted and created again."""
     found = read_record(path)
     if found["version"] != version:
         raise DamagedError(path, f"is version {found['version']} of the registry")

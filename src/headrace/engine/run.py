@@ -37,7 +37,7 @@ def now_us() -> int:
 
 
 @contextmanager
-def translated_by(translate: Translate) -> Iterator[None]:
+def translate_errors(translate: Translate) -> Iterator[None]:
     """Raise errors as `translate` returns them, with the original one as the cause."""
     try:
         yield
@@ -140,9 +140,9 @@ class Run:
                 self.check_streaming()
                 self.stopping.wait(max(0.0, begun + trigger_s - time.monotonic()))
         except BaseException as problem:  # noqa: BLE001 - the outermost loop: it stops and keeps the cause
-            self.failed(problem)
+            self.record_failure(problem)
 
-    def failed(self, problem: BaseException) -> None:
+    def record_failure(self, problem: BaseException) -> None:
         """Keep the first error, and report it before anything that waits for the run continues."""
         with self.failing:
             if self.problem is None:
@@ -163,7 +163,7 @@ class Run:
     def streaming_failed(self, problem: BaseException) -> None:
         """Keep an error of a streaming dataframe. Stopping the run ends it too: that is no failure."""
         if not self.stopping.is_set():
-            self.failed(problem)
+            self.record_failure(problem)
 
     def once(self) -> None:
         """Process the input that exists now, up to the watermark. `Engine.once` calls this.
@@ -185,7 +185,7 @@ class Run:
         """Run steps until no pipeline has input. The state stays open; `stop` closes it."""
         self.is_working = True
         try:
-            with translated_by(self.translate):
+            with translate_errors(self.translate):
                 self.check_bounded()
                 clock_us = None if ended else self.clock()
                 while any(self.run_steps(pipeline, clock_us, ended) for pipeline in self.pipelines) or (
@@ -293,7 +293,7 @@ class Run:
         self.stopping.set()
         try:
             try:
-                with translated_by(self.translate):
+                with translate_errors(self.translate):
                     for streaming in self.streaming:
                         streaming.stop()
             finally:

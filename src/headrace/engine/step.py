@@ -193,7 +193,7 @@ class Stepper:
             self.owner.check_held()  # a new owner sweeps what this one was writing
             raise
         report_quarantine(known, self.registry)
-        tell_of_files(journal, commit)
+        report_files(journal, commit)
         return commit
 
     def begin(self, given: Input) -> Journal | None:
@@ -444,15 +444,15 @@ class Stepper:
         """The answer to a request: since when it holds, and for a query its first window that will be complete, with
         those behind it that are left out.
         """
-        told: dict[str, Any] = {"version": commit.registry, "step": commit.step}
+        reply: dict[str, Any] = {"version": commit.registry, "step": commit.step}
         registered = read_registry(self.directory.root, commit.registry).queries.get(name)
         state = commit.queries.get(name)
         if registered is not None and registered.quarantine is not None:
-            return {**told, "quarantine": registered.quarantine}
+            return {**reply, "quarantine": registered.quarantine}
         if registered is not None and state is not None and state.after_us is not None:
             coming = outlook(self.directory, commit, registered.query, state)
-            told |= coming.document() if coming else {}
-        return told
+            reply |= coming.document() if coming else {}
+        return reply
 
     def close(self) -> None:
         try:
@@ -469,8 +469,8 @@ def report_quarantine(before: Registry, after: Registry) -> None:
             LOG.warning("query %s is in quarantine: %s", printable(name), printable(each.quarantine))
 
 
-def tell_of_files(journal: Journal, commit: Commit) -> None:
-    """Rows that nobody will count are told of when they are known, not only as a number."""
+def report_files(journal: Journal, commit: Commit) -> None:
+    """Log files with rows that nobody will count as soon as they are known, not only as a number."""
     for file in commit.quarantined:
         part = f"; {file.rows:,} rows before the damage count" if file.rows else ""
         LOG.warning("left out: %s: %s%s", printable(file.path), printable(file.reason), part)

@@ -115,7 +115,7 @@ def header_names(path: str, line: bytes, delimiter: str, quote: str) -> list[str
 
 
 def split_line(line: str, delimiter: str, quote: str, nulls: Sequence[str]) -> list[str | None]:
-    """The fields of a line. A field that begins with a quote goes on to the next single one; two stand for one."""
+    """Return the fields of a line. A field that begins with a quote ends at the next single one; two stand for one."""
     if not quote or quote not in line:
         return [None if text in nulls else text for text in line.split(delimiter)]
     fields: list[str | None] = []

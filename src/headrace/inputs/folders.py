@@ -25,7 +25,7 @@ class Folders:
     def of(
         cls, source: Source, path: str, declaration: Declaration, held: Collection[str], found: str | None = None
     ) -> Folders:
-        """`found` tells what there is instead of the event time."""
+        """`found` describes what there is instead of the event time."""
         texts = folder_values(source, path)
         lacking = [each for each in declaration.columns if each.name not in held]
         if declaration.event_time in {each.name for each in lacking if each.name.lower() not in texts}:

@@ -53,7 +53,7 @@ class Lines:
         return self.raw(number).decode(errors="replace")
 
     def part(self, begin: int, end: int) -> Lines:
-        """With the ends of the lines, since a carriage return before one tells nothing when it is cut off."""
+        """With the ends of the lines, since a carriage return before one means nothing when it is cut off."""
         return Lines.of(self.data[self.starts[begin] : self.starts[end] if end < len(self) else None])
 
 

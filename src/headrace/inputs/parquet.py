@@ -1,4 +1,4 @@
-"""Parquet: row groups, only the needed columns, in pieces. The footer tells if a file fits before a row is read."""
+"""Parquet: row groups, only the needed columns, in pieces. The footer shows if a file fits before a row is read."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def read(source: Source, unit: Unit, stream: Stream, columns: Collection[str]) -
 
 
 def declared_in_files(stream: Stream) -> Declaration:
-    """Of results all but their event time, which is told by the end of the window."""
+    """Return what files declare; for results all columns but the event time, which is the end of the window."""
     if stream.derived is None:
         return Declaration.of(stream)
     columns = tuple(column for column in stream.columns if column.name != stream.event_time)

@@ -113,7 +113,7 @@ class Source:
 class Rows:
     """A piece of the rows of a unit: the asked columns in declared types, and the rows that could not be read.
 
-    Rows that an edge sent tell nothing about the partitions of the source: the watermark of the edge does.
+    Rows that an edge sent say nothing about the partitions of the source: the watermark of the edge does.
     """
 
     table: pa.Table

@@ -25,7 +25,7 @@ from headrace.model.stable_names import stable_text
 from headrace.planner.lattice import Node
 
 MANY_SLICES = 8
-"""If parts that follow each other in time have so many slices each, they hardly meet."""
+"""If parts that follow each other in time have this many slices each, they hardly overlap."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ def combine(parts: Sequence[NodePartials]) -> NodePartials:
     for times_us in (whole.starts_us, whole.ends_us):
         numbered = find_slots(times_us, MOST_KEYS)
         slices.extend(numbered.of_row, numbered.count)
-    keys, found = Keys(whole.rows), slices.slots()  # anew: starts and ends that meet are few
+    keys, found = Keys(whole.rows), slices.slots()  # numbered again: starts and ends that meet are few
     keys.extend(found.of_row, found.count)
     keys.extend(whole.cells, whole.node.cells)
     groups = encode_columns(whole.groups, whole.rows)

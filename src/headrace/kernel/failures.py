@@ -1,4 +1,4 @@
-"""Errors that belong to some queries: they are raised with the names of these, so that the others can go on."""
+"""Errors that belong to some queries: they are raised with the names of these, so that the others can continue."""
 
 from __future__ import annotations
 

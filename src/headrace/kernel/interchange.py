@@ -1,7 +1,7 @@
 """The interchange table: what leaves level 1, what a slice store keeps and what an edge sends, all in one form.
 
 There is one table per layout, that is per types of groups and states. Nodes of the same layout share a table and are
-told apart by their ids, which are digests of what a node means: the same in every plan, process and machine.
+distinguished by their ids, which are digests of what a node means: the same in every plan, process and machine.
 """
 
 from __future__ import annotations

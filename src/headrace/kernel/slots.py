@@ -34,7 +34,7 @@ class Slots:
 
 
 class Keys:
-    """Keys that grow code by code; where they would not fit 64 bits, they are numbered anew."""
+    """Keys that grow code by code; where they would not fit 64 bits, they are numbered again."""
 
     def __init__(self, rows: int) -> None:
         self.values = np.zeros(rows, dtype=np.int64)

@@ -71,7 +71,7 @@ def equal_bytes(data: Bytes, begin: int, end: int, other: Bytes, other_begin: in
 
 @compiled
 def shift_of(places: int) -> np.uint64:
-    """What leaves so many bits of a number as a table of 2 ** bits places needs."""
+    """Return the shift that leaves the bits of a number that a table of 2 ** bits places needs."""
     bits = 0
     while 1 << bits < places:
         bits += 1

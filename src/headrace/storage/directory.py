@@ -235,7 +235,7 @@ def prepare(root: Path, declaration: str, reducers: int, beginning: Beginning = 
             "state-schema",
             f"the state in {root} is of a stream with another declaration",
             detail=f"it was declared as {found['declaration']}",
-            hint="declare it as it was, or start anew with an empty state directory",
+            hint="declare it as it was, or start over with an empty state directory",
         )
     return Directory(root, found["reducers"])
 

@@ -26,8 +26,8 @@ SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):/")
 TEMPORARY = ".writing-"
 SYNC_THREADS = 8
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-FULL = "make room and start again: it goes on where it stopped"
-NOT_OURS = "is it a directory that you may write to? then start again: it goes on where it stopped"
+FULL = "make room and start again: it continues where it stopped"
+NOT_OURS = "is it a directory that you may write to? then start again: it continues where it stopped"
 
 
 class DamagedError(DataError):
@@ -37,7 +37,7 @@ class DamagedError(DataError):
         super().__init__(
             "damaged-state",
             f"{path} {problem}",
-            hint="restore the state directory from a copy, or start anew with an empty one",
+            hint="restore the state directory from a copy, or start over with an empty one",
         )
 
 

@@ -18,7 +18,7 @@ from headrace.storage.records import Commit, ResultFolder
 from headrace.storage.staged_results import staging_folder
 
 KEPT_RECORDS = 100
-"""So many commit records, and what they name, are kept to look back at."""
+"""How many commit records, with what they name, are kept to look back at."""
 KEPT_ANSWERS = 1_000
 KEPT_ANSWERS_S = 300
 """Newer answers are kept even if there are more: many clients may wait at once."""

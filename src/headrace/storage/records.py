@@ -165,7 +165,7 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """All that a step depends on, written before it runs: a replay reads it and decides nothing anew.
+    """All that a step depends on, written before it runs: a replay reads it and makes no decision of its own.
 
     `watermark_us` is the one that the step enters with; windows that end by it, later than `closed_us`, are closed.
     """

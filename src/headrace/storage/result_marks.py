@@ -66,13 +66,13 @@ class ResultMarks:
                 )
                 raise UsageError("results-owned", f"the results in {folder} {problem}", hint=hint)
             if problem is not None or (self.reset and not folder.exists()):
-                self.begin_anew(folder)
+                self.reset_folder(folder)
             mark = read_mark(self.path(folder)) if self.path(folder).exists() else None
             if last is not None and mark is not None and mark.is_reset and mark.step == last.step:
                 reset.add(folder)
         return reset
 
-    def begin_anew(self, folder: Path) -> None:
+    def reset_folder(self, folder: Path) -> None:
         """Move a folder aside. The new one has the marks of all streams of the job from the beginning."""
         new = folder.with_name(f".{folder.name}-{uuid4().hex}")
         make_folder(new)

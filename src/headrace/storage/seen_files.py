@@ -75,7 +75,7 @@ class Seen:
         return self.directory.root / "inputs" / f"{step:09}.json"
 
     def add(self, journal: Journal) -> None:
-        """What a committed step read, and what it found changed: that is told once."""
+        """Add what a committed step read, and what it found changed: that is reported once."""
         self.looks |= {file.path: Look(file.size, file.modified_ns) for file in journal.files}
         self.looks |= dict.fromkeys(journal.changed)
 

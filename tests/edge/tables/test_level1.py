@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.edge.tables.level1 import LevelOne
 from headrace.edge.tables.tables import Flush, Replacement
-from headrace.engine.bounded import Answers, close_all
+from headrace.engine.answers import Answers, close_all
 from headrace.expressions.static_tables import Data
 from headrace.kernel.interchange import unpack
 from headrace.kernel.level1.reader import ReadResult

@@ -15,7 +15,7 @@ from headrace.edge.tables.level1 import LevelOne
 from headrace.edge.tables.spans import spans_of
 from headrace.edge.tables.tables import Flush, Replacement
 from headrace.edge.tables.text import explained
-from headrace.engine.bounded import (
+from headrace.engine.answers import (
     Answers,
     answer,
     close_all,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.bounded import answer, plan_for
+from headrace.engine.answers import answer, plan_for
 from headrace.expressions.static_tables import Data
 from headrace.kernel.close import windows as closing
 from headrace.kernel.close.leaf_rows import KNOWN_RANKINGS, KNOWN_ROWS, LeafRows, numbered_groups, rank_values

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import headrace
-from headrace.engine.bounded import answer
+from headrace.engine.answers import answer
 from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import convert_table
 from headrace.sql import parse_query, parse_script

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.aggregates.partials import Partial
-from headrace.engine.bounded import answer
+from headrace.engine.answers import answer
 from headrace.expressions.static_tables import Data
 from headrace.kernel.states.kinds import STATES
 from headrace.kernel.states.totals import (

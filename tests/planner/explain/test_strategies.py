@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.aggregates.partials import Partial
-from headrace.engine.bounded import answer
+from headrace.engine.answers import answer
 from headrace.expressions.evaluation import Evaluation
 from headrace.expressions.static_tables import Data
 from headrace.kernel.level1.fold import fold_chunk

@@ -15,7 +15,7 @@ from headrace.cli.output_file import writing
 from headrace.cli.progress import Report, progress_bar
 from headrace.cli.scripts import read_functions
 from headrace.cli.tables import print_rows
-from headrace.engine.bounded import answer as answer_with_kernel
+from headrace.engine.answers import answer as answer_with_kernel
 from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import as_stream
 from headrace.kernel.jit import announce_compile, on_first_compile

@@ -19,7 +19,7 @@ from headrace.cli.files import DataFiles
 from headrace.cli.output_file import writing
 from headrace.cli.plan_svg import draw_plan
 from headrace.cli.scripts import read_functions
-from headrace.engine.bounded import answer
+from headrace.engine.answers import answer
 from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import as_stream
 from headrace.inputs.text_file import read_text

@@ -199,7 +199,7 @@ class ValueCoder:
 
     def find_numbers(self, source: StreamRows) -> tuple[Integers, pa.Array]:
         """For each distinct value of the rows its number, or -1, and the values without one."""
-        values = source.encoded(self.tree).dictionary
+        values = source.encode_values(self.tree).dictionary
         numbers = pc.index_in(values, value_set=self.known)
         return np.asarray(pc.fill_null(numbers, -1)).astype(np.int64), values.filter(pc.is_null(numbers))
 
@@ -216,7 +216,7 @@ class ValueCoder:
         numbers[numbers < 0] = len(self.known) + np.arange(len(new))
         if len(new):
             self.known = pa.concat_arrays([self.known, new])
-        return (np.take(np.append(numbers, self.most_values), source.encoded(self.tree).codes),)
+        return (np.take(np.append(numbers, self.most_values), source.encode_values(self.tree).codes),)
 
     def decode(self, codes: Sequence[Integers]) -> pa.Array:
         (numbers,) = codes

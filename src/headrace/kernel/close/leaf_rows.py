@@ -22,7 +22,7 @@ from headrace.model.expressions import Expression
 from headrace.model.query import Order
 
 MANY_GROUPS = 4
-"""If a table has so many groups for each row, those that rows have are numbered anew."""
+"""If a table has more groups per row than this, those that rows have are numbered again."""
 MEMORY = pa.system_memory_pool()
 """Arrow's own pool gives memory of this size back at once, and to get it again takes longer than to fill it."""
 

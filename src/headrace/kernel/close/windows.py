@@ -43,7 +43,7 @@ from headrace.windows import Boundaries, bounds_of, instances_ending, instances_
 MAX_EMPTY = 1_000
 MAX_RESULT_ROWS = 10_000_000
 PIECE_ENTRIES = 1 << 22
-"""So many rows of windows are put together at once."""
+"""How many rows of windows are combined at once."""
 
 
 class Limits(NamedTuple):
@@ -262,7 +262,7 @@ def windows_with_groups(
 
 
 def check_rows(query: Query, counts: Integers, max_rows: int) -> None:
-    """Raise before any work is done, if it is sure that windows with so many groups give too many rows."""
+    """Raise before any work is done, if windows with these counts of groups are sure to give too many rows."""
     most = counts if query.limit is None else np.minimum(counts, query.limit)
     if query.having is None and most.sum() > max_rows:
         raise TooManyRowsError(max_rows)
@@ -270,7 +270,7 @@ def check_rows(query: Query, counts: Integers, max_rows: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Of each slice the windows that hold it: so many from the first on, by their places among `instances`."""
+    """The windows that hold each slice: `held_by` of them from `first` on, by their places among `instances`."""
 
     instances: Integers
     first: Integers
@@ -291,7 +291,7 @@ class Held:
         return Held(self.instances[begin:end], first - begin, behind - first)
 
     def counts(self, rows: Integers) -> Integers:
-        """The rows in each window, if a slice has so many."""
+        """Return the rows in each window, given the rows in each slice."""
         size = len(self.instances) + 1
         changes = np.bincount(self.first, rows, size) - np.bincount(self.first + self.held_by, rows, size)
         counts: Integers = np.cumsum(changes[:-1]).astype(np.int64)
@@ -299,7 +299,7 @@ class Held:
 
 
 def pieces_of(entries: Integers) -> list[tuple[int, int]]:
-    """Cut windows, which have so many entries, into runs that fit into memory; there is one at least."""
+    """Cut windows, given the entries of each, into runs that fit into memory; there is one at least."""
     ends = np.cumsum(entries) // PIECE_ENTRIES
     cuts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(entries)]
     return list(pairwise(cuts))
@@ -321,7 +321,7 @@ def instances_between(first: Integers, last: Integers, max_count: int) -> Intege
 
 
 class Unknown(NamedTuple):
-    """What a query was not told of."""
+    """Times that were not counted for a query, and slices with the boundaries of others."""
 
     missed: Sequence[Interval] = ()
     foreign: Sequence[Foreign] = ()
@@ -445,7 +445,7 @@ def combined_state(partial: Partial, found: Sequence[tuple[Integers, Columns]], 
 
 
 def concat_ranges(first: Integers, counts: Integers) -> Integers:
-    """So many numbers from each of the first ones on."""
+    """Concatenate ranges: as many numbers as `counts` says, from each number in `first` on."""
     numbers: Integers = np.repeat(first - np.cumsum(counts) + counts, counts)
     return numbers + np.arange(len(numbers))
 

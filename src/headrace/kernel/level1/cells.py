@@ -25,7 +25,7 @@ from headrace.windows import Boundaries, Slices, slices_between, slices_holding
 TABLE_BITS = 12
 FEW_BOUNDARIES = 1 << 16
 FEW_CUTS = 8
-"""So many are compared with every number sooner than it is known which."""
+"""Up to this many cuts are compared with every number, which is faster than a search."""
 
 
 class Cuts(NamedTuple):

@@ -95,12 +95,14 @@ def states_of(states: Mapping[Partial, Columns], partials: Iterable[Partial], ro
 def truths(source: NodeRows, leaves: Sequence[Node]) -> tuple[Integers, Mask]:
     """For each leaf whether its predicate is TRUE in each cell, and the cell of each row.
 
-    Where there are too many cells, or they do not tell all, cells and groups that occur together are the cells.
+    Where there are too many cells, or they do not determine all, cells and groups that occur together are the cells.
     """
     dimensions = source.parent.node.dimensions
     cells = math.prod(dimension.size for dimension in dimensions)
     asked = [predicate for leaf in leaves if leaf.keep != source.keep for predicate in leaf.keep]
-    by_cell = cells <= MOST_CELLS and all(source.tells(each) for predicate in asked for each in predicate.dimensions)
+    by_cell = cells <= MOST_CELLS and all(
+        source.determines(each) for predicate in asked for each in predicate.dimensions
+    )
     kinds = None if by_cell else kinds_of(source)
     one_of_each = source if kinds is None else source.at(kinds.first_rows)
     passes = np.ones((len(leaves), cells if kinds is None else kinds.count), dtype=np.bool_)

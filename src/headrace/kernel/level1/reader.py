@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.expressions.joins import Positions
 from headrace.expressions.static_tables import Data
-from headrace.kernel.close.retained import Retained
+from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.failures import failures_named
 from headrace.kernel.level1.fold import BUDGET_BYTES, finest_dimensions, fold_chunk, level_one

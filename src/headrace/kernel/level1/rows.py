@@ -142,19 +142,19 @@ class StreamRows:
 
     def groups(self, trees: tuple[Expression, ...]) -> Groups:
         if trees not in self.known_groups:
-            encoded = {tree: self.encoded(tree) for tree in trees}
+            encoded = {tree: self.encode_values(tree) for tree in trees}
             self.known_groups[trees] = number_groups(encoded, len(self.times_us))
         return self.known_groups[trees]
 
-    def encoded(self, tree: Expression) -> Encoded:
+    def encode_values(self, tree: Expression) -> Encoded:
         if tree not in self.known_encoded:
             self.known_encoded[tree] = encode(self.evaluation.evaluate(tree).values)
         return self.known_encoded[tree]
 
-    def ordered(self, tree: Expression) -> pa.DictionaryArray:
-        """The values by an ordered dictionary, made once for all nodes."""
+    def encode_sorted(self, tree: Expression) -> pa.DictionaryArray:
+        """Encode the values by a sorted dictionary, once for all nodes."""
         if tree not in self.known_ordered:
-            encoded = self.encoded(tree)
+            encoded = self.encode_values(tree)
             order = np.asarray(pc.sort_indices(encoded.dictionary))
             ranks = np.empty(encoded.size, dtype=np.int32)
             ranks[order], ranks[-1] = np.arange(len(order)), 0
@@ -177,7 +177,7 @@ class StreamRows:
         if partial not in self.known_columns:
             found = [self.evaluation.evaluate(argument).values for argument in partial.arguments]
             if partial.filter is None and partial.kind in BY_DICTIONARY and is_long(found[0].type):
-                found[0] = self.ordered(partial.arguments[0])
+                found[0] = self.encode_sorted(partial.arguments[0])
             if partial.filter is not None:
                 passes = pc.fill_null(self.evaluation.evaluate(partial.filter).values, False)
                 counted = found or [pa.array(np.ones(len(self.times_us), dtype=np.int64))]
@@ -219,7 +219,7 @@ class NodeRows:
     def codes(self, dimension: Dimension) -> Codes:
         """From the node's own cells, or else from its groups."""
         if dimension not in self.known_codes:
-            if self.tells(dimension):
+            if self.determines(dimension):
                 place = self.places[dimension.expression]
                 coarse = self.parent.node.dimensions[place].coarsen(dimension)
                 self.known_codes[dimension] = coarse[self.parent.digits(place)]
@@ -229,19 +229,19 @@ class NodeRows:
         return self.known_codes[dimension]
 
     def cells(self, dimensions: tuple[Dimension, ...]) -> Integers:
-        """By a table of the node's cells, where these tell all and are few."""
+        """Return the cell of each row, looked up in a table of the node's cells if these are few and determine all."""
         own = self.parent.node.dimensions
         if own == dimensions:
             return self.parent.cells
-        if math.prod(each.size for each in own) <= MOST_CELLS and all(self.tells(each) for each in dimensions):
+        if math.prod(each.size for each in own) <= MOST_CELLS and all(self.determines(each) for each in dimensions):
             return np.take(cell_map(own, dimensions), self.parent.cells)
         digits = Keys(self.parent.rows)
         for dimension in dimensions:
             digits.extend(self.codes(dimension), dimension.size)
         return digits.values
 
-    def tells(self, dimension: Dimension) -> bool:
-        """Whether the node's own cells do."""
+    def determines(self, dimension: Dimension) -> bool:
+        """Return whether the node's own cells determine those of the dimension."""
         place = self.places.get(dimension.expression)
         return place is not None and self.parent.node.dimensions[place].covers(dimension)
 

@@ -23,7 +23,7 @@ def count_values(slots: Integers, values: Doubles, valid: Flags | None, counts: 
 def place_values(
     slots: Integers, values: Doubles, valid: Flags | None, wholes: Integers, jumps: Integers, placed: Doubles
 ) -> None:
-    """`wholes` is where the next value of a slot goes; where its blocks end, `jumps`, it goes on with the rest."""
+    """`wholes` is where the next value of a slot goes; where its blocks end, `jumps`, it continues with the rest."""
     for row in range(len(slots)):
         value = values[row]
         if (valid is None or valid[row]) and value == value:

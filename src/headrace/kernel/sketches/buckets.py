@@ -146,7 +146,7 @@ class Parsed:
 
 
 def parse(states: pa.Array, parts: int | None = None) -> Parsed:
-    """All of them have the same buckets: those with so many parts, or else those of the first state."""
+    """Parse states, all with the same buckets: those of `parts`, or else those of the first state."""
     data, offsets = open_states(states)
     sizes = np.diff(offsets)
     if parts is None:

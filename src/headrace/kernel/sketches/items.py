@@ -1,6 +1,6 @@
 """Items of any type as bytes in a common order, and as the 64-bit codes that loops count by.
 
-Whoever compares the bytes of two items from the first on compares the items: whole numbers lie with the most
+To compare the bytes of two items from the first on is to compare the items: whole numbers lie with the most
 significant byte first and the sign flipped, so do DOUBLEs by their ranks, and equal DOUBLEs are equal bytes. An item of
 8 bytes is its own code; of others the code is the rank among those at hand.
 """

@@ -20,7 +20,7 @@ EMPTY, SORTED, SINGLE = 1, 2, 4
 FAMILY = 15
 
 
-# Capacities, as DataSketches computes them: the levels that bytes tell count from the end of it
+# Capacities, as DataSketches computes them; the stored starts of levels are positions in an array of that size
 
 
 @compiled

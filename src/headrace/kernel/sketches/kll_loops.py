@@ -120,7 +120,7 @@ def add_run(
 def settle(
     held: Doubles, sizes: Integers, levels: int, k: int, spare: Doubles, halves: Doubles, coin: np.uint64
 ) -> int:
-    """As few items as a sketch of so many levels may have; the lowest give first. How many levels those are then."""
+    """Compact to as many items as a sketch of `levels` levels may have, lowest levels first. Return its levels then."""
     while levels > 1 and sizes[levels - 1] == 0:
         levels -= 1
     while total(sizes) > capacity(k, levels):

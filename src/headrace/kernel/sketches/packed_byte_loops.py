@@ -1,6 +1,6 @@
 """Numbers in the bytes of states, the least significant byte first; those of 8 bytes have a sign.
 
-What writes tells where it ended.
+Functions that write return where they ended.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def put_doubles(data: Bytes, at: int, values: Doubles, count: int) -> int:
     return copy(values.view(np.uint8), 0, 8 * count, data, at)
 
 
-# Short numbers: 7 bits in a byte, the least significant first; the first bit tells that another byte follows
+# Short numbers: 7 bits in a byte, the least significant first; the first bit is set if another byte follows
 
 
 @compiled

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from headrace.expressions.static_tables import Data
-from headrace.kernel.close.retained import Retained
+from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.close.windows import MAX_EMPTY, Closed, close
 from headrace.kernel.failures import failures_named, failures_of
 from headrace.kernel.level1.reader import Reader, ReadResult
