@@ -133,7 +133,7 @@ def whole_seconds(times_us: Times) -> Interval:
 # The plans
 
 
-def unshared(subject: Subject, slicing: Slicing) -> Counts:
+def count_unshared(subject: Subject, slicing: Slicing) -> Counts:
     """Count for each query by itself, over its own slices [OTF 3.1]."""
     final = 0
     for window in subject.windows:
@@ -172,7 +172,7 @@ def check_tumbling(subject: Subject) -> None:
         raise ValueError("fragments alone are shared by queries with the same tumbling window")
 
 
-def paned(window: AnyWindow) -> Boundaries:
+def cut_into_panes(window: AnyWindow) -> Boundaries:
     """Cut a window into equal slices of the greatest common divisor [OTF 3.1]: never fewer than paired ones."""
     if isinstance(window, SlicedWindow):
         width = math.gcd(*window.slices_us)
@@ -223,14 +223,17 @@ Count = Callable[[Subject], Counts]
 
 SCHEMES: Mapping[str, Mapping[str, Count]] = {
     "otf-windows": {
-        "unshared paired": partial(unshared, slicing=paired_boundaries),
-        "unshared paned": partial(unshared, slicing=paned),
+        "unshared paired": partial(count_unshared, slicing=paired_boundaries),
+        "unshared paned": partial(count_unshared, slicing=cut_into_panes),
         "shared paired": partial(shared_slices, slicing=paired_boundaries),
-        "shared paned": partial(shared_slices, slicing=paned),
+        "shared paned": partial(shared_slices, slicing=cut_into_panes),
     },
     "otf-predicates": {"unshared": unshared_tumbling, "shared fragments": shared_fragments},
-    "otf-regular": {"unshared paired": partial(unshared, slicing=paired_boundaries), "shared shards": shared_shards},
-    "otf-low": {"unshared paired": partial(unshared, slicing=paired_boundaries), "shared shards": shared_shards},
+    "otf-regular": {
+        "unshared paired": partial(count_unshared, slicing=paired_boundaries),
+        "shared shards": shared_shards,
+    },
+    "otf-low": {"unshared paired": partial(count_unshared, slicing=paired_boundaries), "shared shards": shared_shards},
 }
 """What is compared on each workload [OTF 6.2, 6.3, 6.4.1, 6.4.2]."""
 

@@ -23,7 +23,7 @@ from headrace.model.arrow import ADDRESS_BYTES, one_array
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal
 from headrace.model.query import Query
 from headrace.model.types import BIGINT, BOOLEAN, DOUBLE
-from headrace.spark.single_query import operator_of, split_query, unsupported
+from headrace.spark.single_query import fail_unsupported, operator_of, split_query
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,14 +61,14 @@ def address_numbers(addresses: pa.Array) -> pa.Array:
     words, rows = raw(addresses, ">u4", ADDRESS_BYTES // 4), present(addresses)
     is_ipv4 = (words[:, :3] == [0, 0, MAPPED >> IPV4_BITS]).all(axis=1)
     if not (is_ipv4 if rows is None else is_ipv4 | ~rows).all():
-        raise unsupported("addresses of IPv6")
+        raise fail_unsupported("addresses of IPv6")
     return build_column(words[:, 3].astype(np.uint32), pa.uint32(), addresses)
 
 
 def prefix_mask(tree: Call) -> int:
     (_, length) = tree.arguments
     if not isinstance(length, Literal) or not isinstance(length.value, int):
-        raise unsupported("a prefix of no fixed length")
+        raise fail_unsupported("a prefix of no fixed length")
     return (1 << IPV4_BITS) - (1 << max(0, IPV4_BITS - length.value))
 
 
@@ -138,7 +138,7 @@ def sql(tree: Expression) -> str:
             return f"({sql(address)} & {prefix_mask(tree)}::UINTEGER)"
         case Call():
             return operator_of(tree).sql(*map(sql, tree.arguments))
-    raise unsupported(f"{tree}")
+    raise fail_unsupported(f"{tree}")
 
 
 # Polars
@@ -169,16 +169,16 @@ def polars_peer(data: Data) -> Peer:
 def polars_query(query: Query, frames: Mapping[str, pl.DataFrame], event_time: str) -> pl.LazyFrame:
     import polars as pl
 
-    def renamed(table: str, relation: str) -> pl.LazyFrame:
+    def prefix_columns(table: str, relation: str) -> pl.LazyFrame:
         return frames[table].lazy().select(pl.all().name.prefix(f"{relation}."))
 
     asked = split_query(query)
     window = asked.window
-    rows = renamed(query.stream, query.stream)
+    rows = prefix_columns(query.stream, query.stream)
     for join in query.joins:
         keys = [f"{join.relation}.{key.column}" for key in join.keys]
         own = [polars_expression(key.expression) for key in join.keys]
-        rows = rows.join(renamed(join.table, join.relation), left_on=own, right_on=keys)
+        rows = rows.join(prefix_columns(join.table, join.relation), left_on=own, right_on=keys)
     if query.where is not None:
         rows = rows.filter(polars_expression(query.where))
     since_us = pl.col(f"{query.stream}.{event_time}").dt.epoch("us") - window.offset_us
@@ -210,7 +210,7 @@ def polars_expression(tree: Expression) -> pl.Expr:
         case Call():
             found: pl.Expr = operator_of(tree).python(*map(polars_expression, tree.arguments))
             return found
-    raise unsupported(f"{tree}")
+    raise fail_unsupported(f"{tree}")
 
 
 # From Parquet files to a Parquet file

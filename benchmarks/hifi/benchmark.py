@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import rich_click as click
 
-from benchmarks.counts import paned
+from benchmarks.counts import cut_into_panes
 from benchmarks.data import Queries, generate_data, queries_of
 from benchmarks.hifi.plans import Edge, execute, sliced_plan, windows_at_edge
 from benchmarks.tables import Document, Row, show_figures, show_lines
@@ -143,7 +143,7 @@ class Bench:
 
     def count(self, queries: Queries) -> Mapping[str, Counts]:
         """Count for each plan. Windows are made from every query's own slices: from shared ones they are the same."""
-        shared, paned_plan = sliced_plan(queries), sliced_plan(queries, paned)
+        shared, paned_plan = sliced_plan(queries), sliced_plan(queries, cut_into_panes)
         apart = [sliced_plan({name: query}) for name, query in queries.items()]
         slices, panes = self.edge.partials(shared), self.edge.partials(paned_plan)
         own = [self.edge.partials(plan) for plan in apart]
@@ -151,22 +151,24 @@ class Bench:
         each_alone = [self.rows + partials_combined(plan, found) for plan, found in zip(apart, own, strict=True)]
         unshared, common = sum(each_alone), self.rows + partials_combined(shared, slices)
         many, rows, row_bytes = len(queries), self.rows, self.edge.data.rows.nbytes
-        full = *self.sent(windows), self.predicted(Way(True, PushDown.FULL), shared)
+        full = *self.count_sent(windows), self.predict_rows(Way(True, PushDown.FULL), shared)
         return {
             UNSHARED_RAW: Counts(many * rows, many * row_bytes, many * rows, unshared),
             UNSHARED_PARTIAL: Counts(
-                *self.sent([found.values() for found in own]),
-                self.predicted(Way(False, PushDown.PARTIAL), shared),
+                *self.count_sent([found.values() for found in own]),
+                self.predict_rows(Way(False, PushDown.PARTIAL), shared),
                 unshared,
             ),
             UNSHARED_FULL: Counts(*full, unshared),
             RAW: Counts(rows, row_bytes, rows, common),
             PANED: Counts(
-                *self.sent([panes.values()]),
-                self.predicted(Way(True, PushDown.PARTIAL), paned_plan),
+                *self.count_sent([panes.values()]),
+                self.predict_rows(Way(True, PushDown.PARTIAL), paned_plan),
                 self.rows + partials_combined(paned_plan, panes),
             ),
-            PARTIAL: Counts(*self.sent([slices.values()]), self.predicted(Way(True, PushDown.PARTIAL), shared), common),
+            PARTIAL: Counts(
+                *self.count_sent([slices.values()]), self.predict_rows(Way(True, PushDown.PARTIAL), shared), common
+            ),
             FULL: Counts(*full, common),
         }
 
@@ -175,12 +177,12 @@ class Bench:
         retained.add(plan, slices)
         return [part for name in plan.demands for part in windows_at_edge(queries[name], plan, retained)]
 
-    def sent(self, messages: Iterable[Iterable[NodePartials]]) -> tuple[int, int]:
+    def count_sent(self, messages: Iterable[Iterable[NodePartials]]) -> tuple[int, int]:
         """Return rows and bytes, as interchange tables."""
         tables = [table for parts in messages for table in pack(self.edge.data.stream.name, parts)]
         return sum(table.num_rows for table in tables), sum(table.nbytes for table in tables)
 
-    def predicted(self, way: Way, plan: Plan) -> float:
+    def predict_rows(self, way: Way, plan: Plan) -> float:
         """Return what placement predicts, for as long as the packets came."""
         hours = self.rows / self.rows_per_s / 3_600
         rows = [self.spreads.of(each.node).rows_per_hour(each.cuts, self.rows_per_s) for each in pieces_of(way, plan)]
@@ -211,7 +213,7 @@ def check_results(data: Data, queries: Queries, edges: Sequence[Edge]) -> Mappin
     """Compare all plans over what the edges read with the kernel over all packets; return the seconds of each."""
     truth = answer(data, queries).closed
     runs = {way.name: (way, sliced_plan(queries)) for way in WAYS}
-    runs[PANED] = Way(True, PushDown.PARTIAL), sliced_plan(queries, paned)
+    runs[PANED] = Way(True, PushDown.PARTIAL), sliced_plan(queries, cut_into_panes)
     seconds = {}
     for scheme, (way, plan) in runs.items():
         begin = perf_counter()

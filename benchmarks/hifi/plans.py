@@ -202,7 +202,7 @@ def receive_rows(channel: Channel, sent: Sequence[Sent], data: Data, max_empty: 
 
 def receive_slices(channel: Channel, sent: Sequence[Sent], data: Data, max_empty: int) -> Results:
     places = {channel.plan.nodes[place].node: place for place in channel.plan.shipped}
-    received = combined(data.stream.name, [each[WHOLE] for each in sent], places)
+    received = combine_tables(data.stream.name, [each[WHOLE] for each in sent], places)
     run = ReadResult(Retained(data.catalog.functions, data.stream.zone))
     run.retained.add(channel.plan, {places[part.node]: part for part in received})
     closed = close_all(run, data, channel.queries, max_empty)
@@ -213,7 +213,7 @@ def receive_windows(channel: Channel, sent: Sequence[Sent], data: Data, max_empt
     results = {}
     for name, query in channel.queries.items():
         nodes = window_nodes(query, channel.plan)
-        parts = combined(data.stream.name, [each[name] for each in sent], nodes)
+        parts = combine_tables(data.stream.name, [each[name] for each in sent], nodes)
         results[name] = closed_windows(query, parts, data, max_empty)
     return results
 
@@ -221,7 +221,7 @@ def receive_windows(channel: Channel, sent: Sequence[Sent], data: Data, max_empt
 RECEIVE = {PushDown.NONE: receive_rows, PushDown.PARTIAL: receive_slices, PushDown.FULL: receive_windows}
 
 
-def combined(stream: str, sent: Sequence[Tables], nodes: Iterable[Node]) -> list[NodePartials]:
+def combine_tables(stream: str, sent: Sequence[Tables], nodes: Iterable[Node]) -> list[NodePartials]:
     """Combine what edges sent: for each node one row per slice, cell and group."""
     received: dict[Node, list[NodePartials]] = {}
     for part in unpack(stream, [table for tables in sent for table in tables], nodes):

@@ -127,7 +127,7 @@ def exact_top(traffic: Traffic, group: int) -> Sequence[int]:
 
 
 def top_of_sketches(held: Held, group: int) -> Sequence[int]:
-    """Return no keys where the sketch can't tell them apart: its search gives up."""
+    """Return no keys where the sketch can't separate them and its search gives up."""
     try:
         found: list[int] = held.top(group, TOP).keys.tolist()
     except UsageError:

@@ -97,7 +97,7 @@ def merged_errors(merges: int = MERGES, seed: int = 1) -> Iterator[Merged]:
         summary = gk.Gk()
         (single,) = summary.lift(np.zeros(len(values), np.int64), 1, pa.array(values))
         merged = merge_all(summary, values)
-        capped = gk.capped(merged, gk.sizes(single))
+        capped = gk.cap_states(merged, gk.sizes(single))
         for sketch_name, count, state in (
             ("gk not merged", 0, single),
             ("gk merged", merges, merged),

@@ -15,7 +15,7 @@ from benchmarks.holistic.quantiles import rank_errors
 from headrace.aggregates.partials import partials_of
 from headrace.model.expressions import Aggregate, Expression
 from headrace.model.query import Query
-from headrace.spark.single_query import unsupported
+from headrace.spark.single_query import fail_unsupported
 
 Answers = Mapping[int, Any]
 """By the end of the window in microseconds: a number, or a list of items with a lower and an upper bound each."""
@@ -56,7 +56,7 @@ def question_of(query: Query) -> Question:
         aggregate = found[0].expression
         if aggregate.function in RIGHT and len(aggregate.arguments) == 1:
             return Question(found[0].name, aggregate)
-    raise unsupported("anything but one sketch of one column")
+    raise fail_unsupported("anything but one sketch of one column")
 
 
 # The truth
@@ -76,7 +76,7 @@ class Exact:
 
 def exact_windows(ends_us: NDArray[np.int64], items: pa.ChunkedArray) -> Mapping[int, Exact]:
     """Collect the values of windows from a row for each value and window that holds it."""
-    codes, values = coded(items)
+    codes, values = encode_items(items)
     order = np.lexsort((codes, ends_us))
     ends_us, codes = ends_us[order], codes[order]
     starts = np.flatnonzero(np.diff(ends_us, prepend=ends_us[:1] - 1))
@@ -84,7 +84,7 @@ def exact_windows(ends_us: NDArray[np.int64], items: pa.ChunkedArray) -> Mapping
     return {int(ends_us[start]): Exact(values[part]) for start, part in zip(starts, parts, strict=True)}
 
 
-def coded(items: pa.ChunkedArray) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def encode_items(items: pa.ChunkedArray) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Return numbers that sort as the items do; texts repeat often, so they are compared once."""
     encoded = items.combine_chunks().dictionary_encode()
     values, places = np.unique(np.asarray(encoded.dictionary.to_pylist()), return_inverse=True)

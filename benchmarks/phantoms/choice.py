@@ -142,7 +142,7 @@ class Instance:
         known = {frozenset(query): self.sizes.groups[frozenset(query)] for query in self.queries}
         return greedy_by_rates(self.queries, replace(self.sizes, groups=known), self.memory_bytes)
 
-    def chosen(self) -> Configuration:
+    def choose_phantoms(self) -> Configuration:
         return choose(
             self.queries,
             self.sizes.groups,
@@ -152,7 +152,7 @@ class Instance:
             aggregate_bytes=UNIT_BYTES,
         )
 
-    def paid(self, configuration: Configuration, *, is_sifted: bool = False) -> float:
+    def compute_cost(self, configuration: Configuration, *, is_sifted: bool = False) -> float:
         return cost(configuration, self.sizes, is_sifted=is_sifted).maintenance
 
 
@@ -163,13 +163,13 @@ def choices(instances: Sequence[Instance], report: Report) -> Iterator[Choice]:
             asked.stream.data,
             asked.name,
             asked.units,
-            asked.paid(asked.by_rates()),
-            {f"{phi:g}": asked.paid(asked.by_space(phi)) for phi in PHIS},
-            asked.paid(asked.best),
-            asked.paid(asked.chosen()),
-            asked.paid(asked.alone()),
+            asked.compute_cost(asked.by_rates()),
+            {f"{phi:g}": asked.compute_cost(asked.by_space(phi)) for phi in PHIS},
+            asked.compute_cost(asked.best),
+            asked.compute_cost(asked.choose_phantoms()),
+            asked.compute_cost(asked.alone()),
             least_ms(asked.by_rates),
-            least_ms(asked.chosen),
+            least_ms(asked.choose_phantoms),
         )
 
 
@@ -197,16 +197,16 @@ def join_phantoms(asked: Instance, configuration: Configuration, allocate: Alloc
     """Add always the one that leaves the least cost, which is the order of GC."""
     graph = feeding_graph(asked.queries, asked.sizes.groups.keys())
 
-    def paid(phantoms: frozenset[Relation]) -> float:
+    def price_phantoms(phantoms: frozenset[Relation]) -> float:
         tree = layout_of(graph, phantoms, asked.sizes)
         spaces = allocate(tree, asked.memory_bytes, DEFAULT_PRICES)
         return divide_memory(tree, spaces, asked.memory_bytes, DEFAULT_PRICES).paid
 
     waiting = {configuration.tables[place].attributes for place in configuration.phantoms}
     chosen = frozenset[Relation]()
-    costs = [paid(chosen)]
+    costs = [price_phantoms(chosen)]
     while waiting:
-        price, _, joined = min((paid(chosen | {phantom}), sorted(phantom), phantom) for phantom in waiting)
+        price, _, joined = min((price_phantoms(chosen | {phantom}), sorted(phantom), phantom) for phantom in waiting)
         costs.append(price)
         chosen |= {joined}
         waiting.remove(joined)
@@ -220,7 +220,7 @@ def measure_schemes(instances: Sequence[Instance], hashes: int, report: Report) 
     """Measure each scheme; of GS the entries per group that are cheapest when measured."""
     for place, asked in enumerate(instances):
         report(place, len(instances))
-        found = {GC: asked.by_rates(), BEST: asked.best, CHOSEN: asked.chosen(), ALONE: asked.alone()}
+        found = {GC: asked.by_rates(), BEST: asked.best, CHOSEN: asked.choose_phantoms(), ALONE: asked.alone()}
         yield from (measure_scheme(asked, name, each, hashes) for name, each in found.items())
         by_space = dict.fromkeys(asked.by_space(phi) for phi in PHIS)
         yield min((measure_scheme(asked, GS, each, hashes) for each in by_space), key=lambda each: each.measured)
@@ -234,8 +234,8 @@ def measure_scheme(asked: Instance, scheme: str, configuration: Configuration, h
         asked.units,
         scheme,
         notation(layout_for(configuration, asked.sizes)),
-        asked.paid(configuration),
-        asked.paid(configuration, is_sifted=True),
+        asked.compute_cost(configuration),
+        asked.compute_cost(configuration, is_sifted=True),
         found.maintenance,
         cost(configuration, asked.sizes).end_of_epoch,
         found.end_of_epoch,

@@ -22,13 +22,13 @@ MAX_CONFIGURATIONS = 20_000
 def best_entries(layout: Layout, memory_bytes: int, prices: Prices) -> list[int]:
     """Return the cheapest of the closed forms and of what the ascent finds from each (ES)."""
     starts = np.array([allocate(layout, memory_bytes, prices) for allocate in ALLOCATIONS.values()])
-    spaces = np.concatenate([starts, ascent(layout, np.concatenate([starts, starved(layout, starts)]), prices)])
+    spaces = np.concatenate([starts, ascent(layout, np.concatenate([starts, starve_tables(layout, starts)]), prices)])
     entries = np.array([whole_entries(layout, space, memory_bytes) for space in spaces.tolist()])
     best = int(maintenance(layout, entries, prices).argmin())
     return [int(count) for count in entries[best]]
 
 
-def starved(layout: Layout, starts: Numbers) -> Numbers:
+def starve_tables(layout: Layout, starts: Numbers) -> Numbers:
     """Return the first start with each table above others left almost nothing."""
     inner = [place for place, below in enumerate(layout.children) if below]
     found = np.repeat(starts[:1], len(inner), axis=0)

@@ -41,7 +41,7 @@ def findings(measured: Measured) -> Sequence[Finding]:
     )
 
 
-def listed(values: Iterable[float], form: str = ".2f") -> str:
+def format_list(values: Iterable[float], form: str = ".2f") -> str:
     return ", ".join(format(value, form) for value in values)
 
 
@@ -109,7 +109,7 @@ def sl_is_best(measured: Measured) -> Finding:
     holds, here = True, []
     for each in measured.summaries:
         holds &= each.above["SL"] <= min(each.above.values())
-        here.append(f"{each.data} {each.units:,}: " + listed(each.above.values(), ".1%"))
+        here.append(f"{each.data} {each.units:,}: " + format_list(each.above.values(), ".1%"))
     return Finding(
         "SL is the best closed form on average in every memory, above ES by a few percent [GS table 2]",
         holds,
@@ -148,7 +148,7 @@ def gc_measures_well(measured: Measured) -> Finding:
         costs = by_scheme(measured, data).values()
         gc, gs = ([each[scheme].measured / each[BEST].measured for each in costs] for scheme in (GC, GS))
         holds &= max(gc) <= 3.0 and all(one <= other for one, other in zip(gc, gs, strict=True))
-        here.append(f"{data}: GC {listed(gc)}, the best of GS {listed(gs)}")
+        here.append(f"{data}: GC {format_list(gc)}, the best of GS {format_list(gs)}")
     return Finding(
         "measured, GC with SL is within 3 times the best configuration of the model, GS up to 6 times, and GC always "
         "below GS [GS figures 13(a) and 14(a)]",
@@ -164,10 +164,10 @@ def phantoms_pay(measured: Measured, data: str, factor: float, paper: str) -> Fi
     return Finding(
         f"phantoms cost less than none by {paper}",
         max(gain for _, gain, _ in found) >= factor,
-        "by memory: " + listed((gain for _, gain, _ in found), ".1f"),
+        "by memory: " + format_list((gain for _, gain, _ in found), ".1f"),
         "every record probes a table, so no phantoms can save more than the cost without them, which is "
-        f"{listed((limit for _, _, limit in found), '.1f')} probes per record; and where that is most, memory is short "
-        f"for phantoms too. The best configuration of the model saves {listed(best, '.1f')}.",
+        f"{format_list((limit for _, _, limit in found), '.1f')} probes per record; and where that is most, memory is "
+        f"short for phantoms too. The best configuration of the model saves {format_list(best, '.1f')}.",
     )
 
 

@@ -102,12 +102,12 @@ def has_closed_optimum(tree: Layout) -> bool:
 def notation(tree: Layout) -> str:
     """Write a tree as in the paper: AB(A B) is a phantom AB that feeds A and B [GS 6.1]."""
 
-    def written(place: int) -> str:
+    def write_table(place: int) -> str:
         name = "".join(sorted(tree.relations[place]))
-        below = " ".join(written(child) for child in tree.children[place])
+        below = " ".join(write_table(child) for child in tree.children[place])
         return f"{name}({below})" if below else name
 
-    return " ".join(written(place) for place, parent in enumerate(tree.parents) if parent is None)
+    return " ".join(write_table(place) for place, parent in enumerate(tree.parents) if parent is None)
 
 
 # Tables 2 and 3

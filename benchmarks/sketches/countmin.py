@@ -98,7 +98,7 @@ class CountMin:
         sketch, shape = readable(cells), (self.multipliers, self.width_bits, self.step_bits)
         count = search(sketch, *shape, least, min(most, SEARCH_STEPS), found, heap)
         if count < 0:
-            raise UsageError("sketch-width", f"a {NAME} of width {self.width} is too narrow to tell so many keys apart")
+            raise UsageError("sketch-width", f"a {NAME} of width {self.width} is too narrow to separate this many keys")
         return Estimates(found[:count, 0].copy(), found[:count, 1].copy())
 
 

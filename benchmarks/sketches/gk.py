@@ -160,7 +160,7 @@ def bounds(states: pa.Array) -> Doubles:
     return errors
 
 
-def capped(states: pa.Array, most: Integers) -> pa.Array:
+def cap_states(states: pa.Array, most: Integers) -> pa.Array:
     """Cut each state to at most `most` rows, though never fewer than 2, for the smallest error."""
     found = parse(states)
     made = np.zeros(len(states), np.int64)

@@ -16,8 +16,8 @@ from headrace.model.arrays import Doubles, Integers
 
 
 @compiled
-def allowed(error: float, count: float) -> float:
-    """What g and delta of a row may be together."""
+def compute_limit(error: float, count: float) -> float:
+    """Return what g and delta of a row may add up to."""
     return math.floor(2.0 * error * count)
 
 
@@ -88,7 +88,7 @@ def add_block(held: Doubles, size: int, count: int, block: Doubles, run: Doubles
     """Sorted values into a summary of `count` values, each as if it came alone, and one compression after all."""
     for place in range(len(block)):
         set_row(run, place, block[place], 1.0, 0.0)
-    limit = allowed(error, count + len(block))
+    limit = compute_limit(error, count + len(block))
     made = compress(spare, merge(held, size, run, len(block), limit, spare), limit)
     for row in range(made):
         copy_row(spare, row, held, row)
@@ -144,9 +144,9 @@ def combine_slots(
                 copy_row(rows, row, run, row - first)
             more, brief = total(rows, first, last), last - first
             if forms[order[place]] == SUMMARY:
-                brief = compress(run, brief, allowed(error, more))
+                brief = compress(run, brief, compute_limit(error, more))
             count += more
-            limit = allowed(error, count)
+            limit = compute_limit(error, count)
             size = compress(spare, merge(held, size, run, brief, limit, spare), limit)
             held, spare = spare, held
         for row in range(size):
@@ -256,7 +256,7 @@ def lift_low(
         for row in range(begin, ends[slot]):
             place = insert(held, size, ordered[row])
             size, count = size + 1, count + 1
-            limit = allowed(error, count)
+            limit = compute_limit(error, count)
             if whole_sweeps:
                 size = compress(held, size, limit)
             else:

@@ -16,13 +16,13 @@ from benchmarks.counts import (
     SCHEMES,
     Counts,
     Subject,
+    count_unshared,
+    cut_into_panes,
     fragments_forwarded,
-    paned,
     shared_fragments,
     shared_shards,
     shared_slices,
     subject_of,
-    unshared,
     unshared_tumbling,
 )
 from headrace.datasets.workloads.otf import windows as otf_windows
@@ -114,15 +114,15 @@ def slow_combined(subject: Subject, is_cut: IsCut) -> int:
 
 @given(subjects())
 def test_unshared_one_by_one(subject: Subject) -> None:
-    for slicing, is_cut in ((paired_boundaries, paired_cut), (paned, paned_cut)):
+    for slicing, is_cut in ((paired_boundaries, paired_cut), (cut_into_panes, paned_cut)):
         chosen = plain(subject.windows)
         final = sum(slices_in_instances(window, subject.span, [window], is_cut) for window in chosen)
-        assert unshared(subject, slicing) == Counts(slow_passed(subject), final)
+        assert count_unshared(subject, slicing) == Counts(slow_passed(subject), final)
 
 
 @given(subjects(one_predicate=True))
 def test_shared_slices_one_by_one(subject: Subject) -> None:
-    for slicing, is_cut in ((paired_boundaries, paired_cut), (paned, paned_cut)):
+    for slicing, is_cut in ((paired_boundaries, paired_cut), (cut_into_panes, paned_cut)):
         assert shared_slices(subject, slicing) == Counts(slow_wanted(subject), slow_combined(subject, is_cut))
 
 
@@ -143,9 +143,9 @@ def test_shared_shards_one_by_one(subject: Subject) -> None:
 
 @given(subjects(one_predicate=True))
 def test_paired_never_takes_more_than_paned(subject: Subject) -> None:
-    assert unshared(subject, paired_boundaries).final <= unshared(subject, paned).final
-    assert shared_slices(subject, paired_boundaries).final <= shared_slices(subject, paned).final
-    assert unshared(subject, paired_boundaries).final <= shared_slices(subject, paired_boundaries).final
+    assert count_unshared(subject, paired_boundaries).final <= count_unshared(subject, cut_into_panes).final
+    assert shared_slices(subject, paired_boundaries).final <= shared_slices(subject, cut_into_panes).final
+    assert count_unshared(subject, paired_boundaries).final <= shared_slices(subject, paired_boundaries).final
 
 
 @given(subjects(one_predicate=True))
@@ -162,7 +162,7 @@ def test_with_one_predicate_shards_are_slices_that_go_to_every_query(subject: Su
 def test_with_one_tumbling_window_shards_are_fragments_and_a_slice_per_window(subject: Subject) -> None:
     shards, alone = shared_shards(subject), shared_fragments(subject)
     assert shards.partial == alone.partial
-    assert shards.final == alone.final + unshared(subject, paired_boundaries).final
+    assert shards.final == alone.final + count_unshared(subject, paired_boundaries).final
 
 
 @given(subjects())
@@ -175,7 +175,7 @@ def test_cells_that_pass_the_same_queries_count_as_one(subject: Subject) -> None
         np.concatenate([subject.truth, subject.truth]),
     )
     assert shared_shards(doubled) == shared_shards(subject)
-    assert unshared(doubled, paired_boundaries) == unshared(subject, paired_boundaries)
+    assert count_unshared(doubled, paired_boundaries) == count_unshared(subject, paired_boundaries)
 
 
 # 0       5       10      15      20       rows at 1 and 12, span [0, 20)
@@ -186,7 +186,7 @@ def test_an_instance_that_began_before_the_span_has_the_slices_since() -> None:
     one = Subject(
         Interval(0, 20), np.array([1, 12]), (Window(15, 10),), np.zeros(2, dtype=np.intp), np.ones((1, 1), bool)
     )
-    assert unshared(one, paired_boundaries) == Counts(2, 2 + 3)
+    assert count_unshared(one, paired_boundaries) == Counts(2, 2 + 3)
     assert fragments_forwarded(one, one.cuts(paired_boundaries)) == 2
     assert shared_shards(one) == Counts(2, 2 + 5)
     assert shared_shards(one).total == 9
@@ -279,9 +279,9 @@ def test_the_papers_final_operations_over_windows() -> None:
     """OTF 6.2, means of ten sets of queries. Shared ones agree if a slice costs each query one operation more."""
     hours = [an_hour(seed) for seed in range(1, 11)]
     paper = PAPER["otf-windows"]
-    alone = np.mean([unshared(hour, paired_boundaries).final for hour in hours])
+    alone = np.mean([count_unshared(hour, paired_boundaries).final for hour in hours])
     assert alone == pytest.approx(paper["unshared paired"].final, rel=0.03)
-    for slicing, scheme in ((paired_boundaries, "shared paired"), (paned, "shared paned")):
+    for slicing, scheme in ((paired_boundaries, "shared paired"), (cut_into_panes, "shared paned")):
         combined = np.mean([shared_slices(hour, slicing).final for hour in hours])
         forwarded = np.mean([len(hour.cuts(slicing)) * len(hour.windows) for hour in hours])
         assert combined < 0.65 * paper[scheme].final

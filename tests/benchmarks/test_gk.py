@@ -55,7 +55,7 @@ def test_merges_cost_size_and_a_cap_costs_error() -> None:
     data = INPUTS["random"]
     whole, merged = GK.lifted(data), GK.balanced(GK.lifted(data, 128))
     assert gk.sizes(merged)[0] > 3 * gk.sizes(whole)[0]
-    capped = gk.capped(merged, gk.sizes(whole))
+    capped = gk.cap_states(merged, gk.sizes(whole))
     assert 2 <= gk.sizes(capped)[0] <= gk.sizes(whole)[0]
     assert gk.counts(capped).tolist() == [ROWS]
     assert SKETCH.error < gk.bounds(capped)[0] < 3 * SKETCH.error
@@ -64,7 +64,7 @@ def test_merges_cost_size_and_a_cap_costs_error() -> None:
 
 def test_caps_of_several_states() -> None:
     (states,) = SKETCH.lift(np.arange(ROWS) % 5 + 1, 7, pa.array(INPUTS["random"]))
-    capped = gk.capped(states, np.array([5, 5, 1_000, 10, 2, 0, 9]))
+    capped = gk.cap_states(states, np.array([5, 5, 1_000, 10, 2, 0, 9]))
     assert gk.counts(capped).tolist() == gk.counts(states).tolist()
     assert capped[2] == states[2]
     assert (gk.sizes(capped) <= np.array([0, 5, 1_000, 10, 2, 2, 0])).all()
@@ -194,7 +194,7 @@ def damaged() -> dict[str, bytes]:
 @pytest.mark.parametrize("what", damaged())
 def test_other_bytes_are_refused(what: str) -> None:
     uses = (gk.check, gk.counts, gk.sizes, gk.bounds, GK.into_one, GK.answers)
-    check_refused("Greenwald", [b"", damaged()[what]], *uses, lambda states: gk.capped(states, np.array([2, 2])))
+    check_refused("Greenwald", [b"", damaged()[what]], *uses, lambda states: gk.cap_states(states, np.array([2, 2])))
 
 
 def test_counts_do_not_overflow() -> None:
@@ -211,7 +211,7 @@ def survive() -> None:
     def use(_kind: int, state: bytes) -> None:
         answers, combined = GK.used(state, pool[2])
         assert (answers[1:] >= answers[:1]).all()
-        assert gk.counts(gk.capped(combined, np.array([50]))).tolist() == gk.counts(combined).tolist()
+        assert gk.counts(gk.cap_states(combined, np.array([50]))).tolist() == gk.counts(combined).tolist()
 
     attack([pool], use)
 

@@ -197,5 +197,5 @@ def test_phantoms_join_from_none_to_those_chosen() -> None:
     costs = one_by_one(asked)["GC+SL"]
     assert costs == join_phantoms(asked, asked.by_rates(), supernode_linear)
     assert costs == sorted(costs, reverse=True)
-    assert costs[0] == pytest.approx(asked.paid(asked.alone()))
-    assert costs[-1] == pytest.approx(asked.paid(asked.by_rates()))
+    assert costs[0] == pytest.approx(asked.compute_cost(asked.alone()))
+    assert costs[-1] == pytest.approx(asked.compute_cost(asked.by_rates()))

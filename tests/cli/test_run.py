@@ -29,7 +29,7 @@ from sqlglot import Token
 
 from headrace.cli.background import Work, stopped_by_signals
 from headrace.cli.commands.init import FILES
-from headrace.cli.commands.run import drive, open_run, tell_rejected
+from headrace.cli.commands.run import drive, open_run, report_rejected
 from headrace.cli.job_file import read_job
 from headrace.cli.jobs import build_engine, load_script
 from headrace.cli.live import LINE_S, Lines, line_of, short_duration, summarise, watching
@@ -414,14 +414,14 @@ def test_a_file_without_queries_is_told(headrace: CommandLine, job: Path) -> Non
 
 
 def test_where_rejected_rows_are_is_told(tmp_path: Path, quiet: Console) -> None:
-    tell_rejected(quiet, tmp_path)
+    report_rejected(quiet, tmp_path)
     assert written(quiet) == ""
     (tmp_path / "Trades" / "rejected").mkdir(parents=True)
     (tmp_path / "Trades" / "rejected" / ".step-1.staged").touch()
-    tell_rejected(quiet, tmp_path)
+    report_rejected(quiet, tmp_path)
     assert written(quiet) == ""
     (tmp_path / "Trades" / "rejected" / "step-1.parquet").touch()
-    tell_rejected(quiet, tmp_path)
+    report_rejected(quiet, tmp_path)
     assert written(quiet).replace("\n", "") == f"rows that were not counted: {tmp_path}/Trades/rejected/*.parquet"
 
 

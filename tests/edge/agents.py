@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from headrace.edge.agent import Agent
 from headrace.edge.agent_progress import Mode, Pace
-from headrace.edge.file_source import FileSource, Tell
+from headrace.edge.file_source import FileSource, Report
 from headrace.edge.spool import Spool
 from headrace.engine.answers import close_all, plan_for
 from headrace.expressions.static_tables import Data
@@ -74,12 +74,12 @@ def upper(root: Path) -> DirectoryExchange:
 
 
 def make_agent(
-    root: Path, mode: Mode = Mode.ONCE, pace: Pace = QUICK, tell: Tell = print, *, folder: str = "input"
+    root: Path, mode: Mode = Mode.ONCE, pace: Pace = QUICK, report: Report = print, *, folder: str = "input"
 ) -> Agent:
     spool = Spool(root / "state", EDGE, "r")
     known = spool.known
-    source = FileSource(Source(str(root / folder)), STREAM, known.files, known.reading, tell, unit_bytes=1)
-    return Agent(CATALOG, STREAM, spool, source, lambda: upper(root), mode=mode, pace=pace, tell=tell)
+    source = FileSource(Source(str(root / folder)), STREAM, known.files, known.reading, report, unit_bytes=1)
+    return Agent(CATALOG, STREAM, spool, source, lambda: upper(root), mode=mode, pace=pace, report=report)
 
 
 @contextmanager

@@ -112,7 +112,9 @@ def test_a_frame_that_is_refused_is_told_once(tmp_path: Path) -> None:
     giving = iter(connections)
     pace = replace(QUICK, patience_s=0.01)
     try:
-        agent = Agent(CATALOG, STREAM, spool, source, lambda: next(giving), mode=Mode.LIVE, pace=pace, tell=told.append)
+        agent = Agent(
+            CATALOG, STREAM, spool, source, lambda: next(giving), mode=Mode.LIVE, pace=pace, report=told.append
+        )
         with Running(agent) as running:
             running.wait_for(lambda: max(each.tries for each in connections) >= 3)
     finally:

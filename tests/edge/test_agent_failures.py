@@ -99,7 +99,7 @@ def test_rows_that_can_not_be_computed_go_up_as_they_are(tmp_path: Path) -> None
     upper(tmp_path).publish(orders)
     write_files(tmp_path, FILES)
     with failing(is_poisoned, ValueError("it does not fit")):
-        make_agent(tmp_path, tell=told.append).run()
+        make_agent(tmp_path, report=told.append).run()
     rows = check_frames(tmp_path, orders)
     assert 0 < len(rows) < 12 * FILES, "the others go up as partials"
     (message,) = told
@@ -148,7 +148,7 @@ def test_an_expression_that_takes_too_much_memory_is_computed_for_fewer_rows(tmp
     upper(tmp_path).publish(orders)
     write_files(tmp_path, FILES)
     with failing(lambda evaluation: evaluation.length > most_rows, MemoryError("too much")):
-        make_agent(tmp_path, tell=told.append).run()
+        make_agent(tmp_path, report=told.append).run()
     assert not check_frames(tmp_path, orders)
     assert not told
 

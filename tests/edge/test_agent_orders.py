@@ -99,7 +99,7 @@ def test_orders_that_can_not_be_followed_leave_the_old_ones(tmp_path: Path) -> N
     upper(tmp_path).publish(orders)
     write_files(tmp_path, 2)
     told: list[str] = []
-    with Running(make_agent(tmp_path, Mode.LIVE, tell=told.append)) as running:
+    with Running(make_agent(tmp_path, Mode.LIVE, report=told.append)) as running:
         running.wait_for(lambda: running.agent.progress().rows.read == 24)
         upper(tmp_path).publish(wrong)
         running.wait_for(lambda: bool(told))

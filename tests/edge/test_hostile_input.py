@@ -198,10 +198,10 @@ def test_flows_in_place_of_a_text_are_recognised(version: int, name: str) -> Non
 
 
 @contextmanager
-def running(root: Path, source: ChannelSource, tell: Callable[[str], None]) -> Iterator[Running]:
+def running(root: Path, source: ChannelSource, report: Callable[[str], None]) -> Iterator[Running]:
     upper(root).publish(Orders("r"))
     spool = Spool(root / "state", EDGE, "r")
-    agent = Agent(CATALOG, STREAM, spool, source, lambda: upper(root), mode=Mode.LIVE, pace=QUICK, tell=tell)
+    agent = Agent(CATALOG, STREAM, spool, source, lambda: upper(root), mode=Mode.LIVE, pace=QUICK, report=report)
     with Running(agent) as found:
         yield found
     assert found.problem is None

@@ -147,12 +147,12 @@ def test_a_row_that_no_frame_can_hold_is_bad(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(forwarding, "MOST_SENT_BYTES", LIMIT)
     rows = write_rows(tmp_path, sizes)
     told: list[str] = []
-    agent = make_agent(tmp_path, tell=told.append)
+    agent = make_agent(tmp_path, report=told.append)
     agent.run()
     assert agent.progress().rows == Rows(read=len(sizes), bad=1)
     assert len(told) == 1
     assert "left out as bad: 1 of the rows" in told[0]
-    again = make_agent(tmp_path, tell=told.append)
+    again = make_agent(tmp_path, report=told.append)
     again.run()
     assert again.progress().rows == Rows()
     assert len(told) == 1

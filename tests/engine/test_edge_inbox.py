@@ -385,7 +385,7 @@ def test_a_query_that_fails_at_an_edge_comes_into_quarantine(tmp_path: Path) -> 
             source = FileSource(Source(str(tmp_path / "input")), CATALOG.streams[0], spool.known.files, None, print)
             mode = Mode.BOUNDED if number == 4 else Mode.ONCE
             connect = lambda: root.exchange  # noqa: E731 - the way up
-            Agent(CATALOG, CATALOG.streams[0], spool, source, connect, mode=mode, tell=told.append).run()
+            Agent(CATALOG, CATALOG.streams[0], spool, source, connect, mode=mode, report=told.append).run()
             plans.append(frozenset(frame.header.plan or "rows" for frame in waiting(root)))
             while root.step() is not None:
                 pass

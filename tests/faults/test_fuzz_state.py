@@ -94,7 +94,7 @@ def test_an_agent_keeps_its_work_when_orders_are_bad(tmp_path: Path) -> None:
     upper(tmp_path).publish(orders)
     write_files(tmp_path, 1)
     path = tmp_path / "up" / "orders.json"
-    with Running(make_agent(tmp_path, Mode.LIVE, tell=told.append)) as running:
+    with Running(make_agent(tmp_path, Mode.LIVE, report=told.append)) as running:
         progress = running.agent.progress
         running.wait_for(lambda: progress().rows.read == 12)
         document = json.loads(to_text(orders_for(OTHERS)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.counts import paned
+from benchmarks.counts import cut_into_panes
 from headrace.model.windows import AnyWindow, Interval, SlicedWindow, Window
 from headrace.windows import (
     Boundaries,
@@ -43,7 +43,7 @@ def instances(window: AnyWindow, start_us: int, end_us: int) -> list[Interval]:
 def test_paired_and_paned_of_the_papers_window() -> None:
     window = Window(18, 15)
     assert slice_vector(paired_boundaries(window), 15) == (12, 3)
-    assert slice_vector(paned(window), 15) == (3, 3, 3, 3, 3)
+    assert slice_vector(cut_into_panes(window), 15) == (3, 3, 3, 3, 3)
 
 
 def test_composition_of_the_papers_windows() -> None:
@@ -61,7 +61,7 @@ def test_one_slice_per_period_if_the_range_is_a_multiple_of_the_slide() -> None:
 def test_paired_never_has_more_slices_than_paned(window: AnyWindow) -> None:
     period, offset = paired_boundaries(window).period_us, window.offset_us
     assert len(slice_vector(paired_boundaries(window), period, offset)) <= len(
-        slice_vector(paned(window), period, offset)
+        slice_vector(cut_into_panes(window), period, offset)
     )
 
 

@@ -90,13 +90,13 @@ def test_parked_frames_are_told_once_for_each_edge(tmp_path: Path, caplog: pytes
     exchange = DirectoryExchange(tmp_path)
     parked = {"north~1~2.frame": "frame 1 before it is missing", "north~1~1.frame": "why", "south~1~1.frame": "other"}
     for _ in range(3):
-        exchange.tell_parked(parked)
+        exchange.report_parked(parked)
     assert [record.message for record in caplog.records] == [
         "edge north: parked north~1~1.frame and 1 after it: why",
         "edge south: parked south~1~1.frame: other",
     ]
-    exchange.tell_parked({})
-    exchange.tell_parked({"south~2~1.frame": "other"})
+    exchange.report_parked({})
+    exchange.report_parked({"south~2~1.frame": "other"})
     assert caplog.records[-1].message == "edge south: parked south~2~1.frame: other"
 
 

@@ -27,7 +27,7 @@ from headrace.cli.scripts import find_stream, read_schema
 from headrace.edge.agent import Agent
 from headrace.edge.agent_progress import Mode, Pace
 from headrace.edge.edge_state import Known
-from headrace.edge.file_source import FileSource, RowSource, Tell
+from headrace.edge.file_source import FileSource, Report, RowSource
 from headrace.edge.sender import exchange_at
 from headrace.edge.socket_sources import ENCODINGS, ChannelSource, Connections, Datagrams, StandardInput
 from headrace.edge.spool import Spool
@@ -166,14 +166,14 @@ def load_stream(agent: AgentFile) -> tuple[Catalog, Stream]:
     return catalog, stream
 
 
-def open_source(agent: AgentFile, stream: Stream, known: Known, tell: Tell) -> RowSource:
+def open_source(agent: AgentFile, stream: Stream, known: Known, report: Report) -> RowSource:
     """Return the source of the rows, ready to read where the agent stopped."""
     if agent.files is not None:
-        return FileSource(agent.files, stream, known.files, known.reading, tell)
+        return FileSource(agent.files, stream, known.files, known.reading, report)
     return CHANNELS[agent.kind](stream, **agent.channel)
 
 
-def build_agent(agent: AgentFile, mode: Mode, tell: Tell) -> Agent:
+def build_agent(agent: AgentFile, mode: Mode, report: Report) -> Agent:
     """Return an agent that has not begun."""
     catalog, stream = load_stream(agent)
     if mode is not Mode.LIVE and agent.kind in ("udp", "tcp"):
@@ -188,8 +188,8 @@ def build_agent(agent: AgentFile, mode: Mode, tell: Tell) -> Agent:
 
     spool = Spool(agent.state, agent.edge, stream.name)
     try:
-        source = open_source(agent, stream, spool.known, tell)
-        return Agent(catalog, stream, spool, source, connect, mode=mode, pace=agent.pace, tell=tell)
+        source = open_source(agent, stream, spool.known, report)
+        return Agent(catalog, stream, spool, source, connect, mode=mode, pace=agent.pace, report=report)
     except BaseException:
         spool.close()
         raise

@@ -39,8 +39,8 @@ class Work:
 
 
 @contextmanager
-def stopped_by_signals(stopping: threading.Event, console: Console, told: str) -> Iterator[threading.Event]:
-    """The first signal sets `stopping`, is told, and sets the event that is given; the second interrupts.
+def stopped_by_signals(stopping: threading.Event, console: Console, message: str) -> Iterator[threading.Event]:
+    """Set `stopping` and the yielded event and print `message` at the first signal; interrupt at the second.
 
     PySpark's own handler, which would cancel the step, is in place once the session has started: ours must come after
     it.
@@ -55,7 +55,7 @@ def stopped_by_signals(stopping: threading.Event, console: Console, told: str) -
             raise KeyboardInterrupt
         asked.set()
         stopping.set()
-        say(console, f"{told}; once more stops at once")
+        say(console, f"{message}; once more stops at once")
 
     before = {number: signal.signal(number, stop) for number in SIGNALS}
     try:

@@ -107,13 +107,13 @@ class Lines:
     def __init__(self, console: Console, clock: Callable[[], float]) -> None:
         self.console = console
         self.clock = clock
-        self.told_s = clock()
+        self.shown_s = clock()
         self.steps: dict[str, int] = {}
 
     def __call__(self, found: Sequence[Progress]) -> None:
-        if self.clock() - self.told_s < LINE_S:
+        if self.clock() - self.shown_s < LINE_S:
             return
-        self.told_s = self.clock()
+        self.shown_s = self.clock()
         for progress in found:
             if self.steps.get(progress.stream) != progress.step:
                 self.steps[progress.stream] = progress.step

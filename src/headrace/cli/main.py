@@ -127,7 +127,7 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
 
 
 def _report(error: Exception) -> int:
-    """Tell the user what happened: a mistake in full, a missing extra by its name, a bug in one sentence."""
+    """Print what happened: a mistake in full, a missing extra by its name, a bug in one sentence."""
     # Imported only here, so that `--help` does not pay for the model.
     from headrace.model.errors import HeadraceError, printable_lines
 

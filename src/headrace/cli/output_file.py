@@ -1,4 +1,4 @@
-"""Files that a user asked for, and what is told where they can't be written."""
+"""Files that a user asked for, and the errors where they can't be written."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def closing_queries(description: PlanDescription) -> dict[str, list[str]]:
 
 
 def limit_siblings(siblings: Sequence[Fold], most: int) -> tuple[Fold, ...]:
-    """At most so many inner nodes and so many leaves side by side, here and below; the last of them holds the rest."""
+    """Keep at most `most` inner nodes and `most` leaves side by side, here and below; the last one holds the rest."""
     smaller = [replace(fold, children=limit_siblings(fold.children, most)) for fold in siblings]
     result: list[Fold] = []
     for is_inner in (True, False):

@@ -53,5 +53,5 @@ def describe_answer(done: str, answer: Mapping[str, Any] | None, directory: Dire
         count = answer["left_out_count"]
         _, last_us = answer["left_out"][-1]
         until = f"up to {format_timestamp(last_us)}" if count == len(answer["left_out"]) else "behind it"
-        sentence += f"; {count:,} windows {until} are left out, since slices kept for others do not tell them"
+        sentence += f"; {count:,} windows {until} are left out, since slices kept for others can't answer them"
     return sentence

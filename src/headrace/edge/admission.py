@@ -1,5 +1,5 @@
-"""Rows judged by time at an edge, as a task of the engine does it. Late rows are counted, and go on: which windows are
-still open is for the root to say.
+"""Rows judged by time at an edge, as a task of the engine does it. Late rows are counted and passed on: which
+windows are still open is for the root to say.
 """
 
 from __future__ import annotations

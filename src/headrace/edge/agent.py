@@ -15,7 +15,7 @@ from dataclasses import replace
 from headrace.edge.admission import Judge
 from headrace.edge.agent_progress import Mode, Pace, Progress
 from headrace.edge.edge_state import Mark, Record, position_after
-from headrace.edge.file_source import RowSource, Tell
+from headrace.edge.file_source import Report, RowSource
 from headrace.edge.intake import Intake, Refused, add
 from headrace.edge.orders_poll import Asked, Following
 from headrace.edge.sender import Sender
@@ -65,7 +65,7 @@ class Agent:
         *,
         mode: Mode = Mode.LIVE,
         pace: Pace = Pace(),  # noqa: B008 - a frozen value
-        tell: Tell = lambda text: None,
+        report: Report = lambda text: None,
         clock: Callable[[], int] = clock_us,
     ) -> None:
         self.catalog = catalog
@@ -74,7 +74,7 @@ class Agent:
         self.source = source
         self.mode = mode
         self.pace = pace
-        self.tell = tell
+        self.report = report
         self.clock = clock
         self.stopping = threading.Event()
         known = spool.known
@@ -93,11 +93,11 @@ class Agent:
         self.unplanned_rows = 0
         self.unplanned_s: float | None = None
         self.check_source()
-        self.sender = Sender(spool, connect(), tell=tell)
+        self.sender = Sender(spool, connect(), report=report)
         self.following = Following(connect(), spool.folder / "orders", stream.name, pace.poll_s)
 
     def check_source(self) -> None:
-        """Whether the state is of such a source; if that can't be read again, what was missed is told."""
+        """Check that the state is of such a source; if that can't be read again, report what was missed."""
         known = self.spool.known
         if known.clock_us is None:
             return
@@ -108,7 +108,7 @@ class Agent:
             )
         if not self.source.has_position:
             since, now = (format_timestamp(each) for each in (known.clock_us, self.clock()))
-            self.tell(f"the gap: what came between {since} and {now} was not read, and can't be")
+            self.report(f"the gap: what came between {since} and {now} was not read, and can't be")
 
     # The loop
 
@@ -151,8 +151,8 @@ class Agent:
             self.stopping.wait(TAKEN_S / 2)
 
     def follow(self) -> None:
-        """New orders, behind a cut. Those that can't be followed are told, and the old ones stay, if there are any or
-        others may come.
+        """Follow new orders, behind a cut. Those that can't be followed are reported, and the old ones stay, if there
+        are any or others may come.
         """
         newest = self.following.newest
         if newest is None or newest is self.seen:
@@ -164,7 +164,7 @@ class Agent:
         except HeadraceError as problem:
             if self.work is None and self.mode is not Mode.LIVE:
                 raise
-            self.tell(f"new orders can't be followed: {problem.message}")
+            self.report(f"new orders can't be followed: {problem.message}")
             return
         if self.work is not None:
             self.cut()
@@ -235,14 +235,14 @@ class Agent:
         if names not in self.reported:
             self.reported.add(names)
             queries = f"{'query' if len(names) == 1 else 'queries'} {', '.join(names)}: " if names else ""
-            self.tell(f"{queries}{problem.message}; these rows go up as they are")
+            self.report(f"{queries}{problem.message}; these rows go up as they are")
 
     def note_refused(self, rows: Intake) -> None:
         """Count input that is no row by its reason; each reason is reported once, with a sample."""
         for each in rows.refused:
             if add(self.refused, each) and not each.is_reported:
                 sample = f", such as {each.sample}" if each.sample else ""
-                self.tell(f"bad input: {each.reason}{sample}")
+                self.report(f"bad input: {each.reason}{sample}")
 
     @property
     def is_full(self) -> bool:
@@ -294,7 +294,7 @@ class Agent:
         bad = sum(frame.header.rows.bad for frame in frames)
         if bad > judged.rows.bad:
             count = bad - judged.rows.bad
-            self.tell(f"left out as bad: {count:,} of the rows, each above the {MOST_SENT_BYTES:,} bytes of a frame")
+            self.report(f"left out as bad: {count:,} of the rows, each above the {MOST_SENT_BYTES:,} bytes of a frame")
         self.rows = self.rows.plus(replace(judged.rows, bad=bad))
         self.cut_s = time.monotonic()
 

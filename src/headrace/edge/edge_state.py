@@ -19,8 +19,8 @@ from headrace.wire.ledger import BEGINNING
 
 
 class Reading(NamedTuple):
-    """The file in work, as it was when it was begun and as it was cut: so many units are read, and so many pieces of
-    the next.
+    """The file in work, as it was when it was begun and as it was cut: how many units are read, and how many pieces
+    of the next.
     """
 
     path: str
@@ -45,8 +45,8 @@ class Mark:
 
 def position_after(position: Position, mark: Mark) -> Position:
     """Where the source is, in few bytes: no two ways through it end at the same position."""
-    told = json.dumps([position, [asdict(file) for file in mark.files], mark.reading], sort_keys=True)
-    return {"files": position.get("files", 0) + len(mark.files), "digest": digest(told.encode())}
+    text = json.dumps([position, [asdict(file) for file in mark.files], mark.reading], sort_keys=True)
+    return {"files": position.get("files", 0) + len(mark.files), "digest": digest(text.encode())}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,14 @@ from headrace.storage.seen_files import Look
 
 UNIT_BYTES = 4 << 20
 LISTED_EVERY_S = 1.0
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class RowSource(Protocol):
     """Gives rows in pieces.
 
     One that `has_position` can be read again from a mark. `present` are the names that marks may still mention, None if
-    it has no names. `is_ended`: no row will come, ever. `datagrams_dropped` by the system, as far as it tells.
+    it has no names. `is_ended`: no row will come, ever. `datagrams_dropped` by the system, as far as it reports them.
     """
 
     @property
@@ -62,7 +62,8 @@ class RowSource(Protocol):
 class FileSource:
     """Files of a directory, oldest first, each name once, as the engine reads them.
 
-    A file that can't be read is told and counts as one bad row. A file that changes after it was read is told once.
+    A file that can't be read is reported and counts as one bad row. A file that changes after it was read is reported
+    once.
     """
 
     has_position = True
@@ -74,12 +75,12 @@ class FileSource:
         stream: Stream,
         seen: Mapping[str, Look | None],
         reading: Reading | None,
-        tell: Tell,
+        report: Report,
         unit_bytes: int = UNIT_BYTES,
     ) -> None:
         self.source = source
         self.stream = stream
-        self.tell = tell
+        self.report = report
         self.unit_bytes = unit_bytes
         self.seen: dict[str, Look | None] = dict(seen)
         self.reading = reading
@@ -138,7 +139,7 @@ class FileSource:
                 self.waiting.append(file)
             elif (look := self.seen[file.path]) is not None and look != (file.size, file.modified_ns):
                 self.seen[file.path] = None
-                self.tell(f"changed after it was read: {file.path}; its new rows are not read")
+                self.report(f"changed after it was read: {file.path}; its new rows are not read")
 
     def rest_of(self, begun: Reading) -> Iterator[Intake]:
         """The pieces of a file behind those that are read. Where it is moves on before a piece is given."""
@@ -153,7 +154,7 @@ class FileSource:
                         self.reading = begun._replace(unit=number, piece=place + 1)
                         yield rows
         except BadFile as problem:
-            self.tell(f"left out: {begun.path}: {problem.reason}")
+            self.report(f"left out: {begun.path}: {problem.reason}")
             self.finish(begun.file)
             yield refused_only(self.stream, self.columns, Refused(problem.reason, is_reported=True))
         else:
@@ -171,7 +172,7 @@ class FileSource:
 
 
 def whole_pieces(pieces: Iterator[Intake], count: int) -> Iterator[Intake]:
-    """Arrow reads so many rows at a time, but gives them apart where a dictionary of some column ends."""
+    """Join pieces until they hold `count` rows: Arrow splits them where a dictionary of some column ends."""
     held: list[Intake] = []
     for piece in pieces:
         held.append(piece)

@@ -14,7 +14,7 @@ from headrace.model.arrow import conform
 from headrace.model.schema import Stream
 
 MAX_REASONS = 16
-"""Told apart; rows that are bad for more reasons are counted together."""
+"""Reasons counted separately; rows that are bad for any further reason are counted together."""
 MAX_REASON, MAX_SAMPLE = 300, 100
 """Characters that are kept."""
 OTHER = "other reasons"

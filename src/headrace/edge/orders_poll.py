@@ -25,7 +25,7 @@ class Asked:
 
 class Following:
     """`newest` is what is asked for now, None if nobody ever said. `problem` is why the last poll failed, `hint` what
-    may mend that.
+    may fix that.
     """
 
     def __init__(self, exchange: Exchange, kept: Path, stream: str, poll_s: float) -> None:

@@ -62,7 +62,7 @@ MOST_TAKEN_BYTES = MOST_BYTES // 2
 MOST_SPOOLED_BYTES = 1 << 30
 """If more waits to be sent, no more is taken: the edges keep it."""
 MOST_PLANS = 256
-"""An edge may be so many plans behind, and its frames can still be read."""
+"""An edge may be this many plans behind, and its frames can still be read."""
 
 
 class Plans:
@@ -203,7 +203,7 @@ class Relay:
             if not found.frames and not is_news:
                 break
             self.cut(found)
-        self.inbox.tell_parked(self.parked)
+        self.inbox.report_parked(self.parked)
         self.spool.settle(None)
         self.plans.forget_old({*(state.plan for state in self.ledger.values()), *self.waiting_plans()})
         return self.sequence - before
@@ -226,7 +226,7 @@ class Relay:
         return found
 
     def waiting(self) -> Iterator[tuple[Path, Header]]:
-        """Frames of edges that are known. Whoever has news here is not silent."""
+        """Yield the frames of known edges. An edge with news here is not silent."""
         paths = list(self.inbox.waiting())
         self.headers = {path: self.headers[path] for path in paths if path in self.headers}
         for path in paths:

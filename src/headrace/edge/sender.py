@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from headrace.edge.file_source import Tell
+from headrace.edge.file_source import Report
 from headrace.edge.spool import Entry, Spool
 from headrace.model.errors import HeadraceError
 from headrace.storage.disk import DamagedError
@@ -18,11 +18,11 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 WAKE_S = 0.2
 REFUSALS = ("refused", "token")
-"""Codes of what the other side says no to: waiting seldom mends it."""
+"""Codes of what the other side says no to: waiting seldom fixes it."""
 
 
 def exchange_at(place: Path | str, stream: str, token: str | None = None, *, allow_plain: bool = False) -> Exchange:
-    """The upper side: a directory, or whoever answers at a URL."""
+    """Return the upper side: a directory, or the server at a URL."""
     if isinstance(place, Path):
         return DirectoryExchange(place)
     from headrace.wire.http_client import HttpExchange
@@ -31,7 +31,7 @@ def exchange_at(place: Path | str, stream: str, token: str | None = None, *, all
 
 
 def pause_s(failures: int, source: random.Random) -> float:
-    """How long to wait after so many failures in a row: twice as long each time, and not all edges at once."""
+    """Return how long to wait after n failures in a row: twice as long each time, and not all edges at once."""
     longest_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 20))
     return longest_s * source.uniform(0.5, 1.0)
 
@@ -46,17 +46,17 @@ def spooled_header(entry: Entry, frame: bytes) -> Header:
 class Sender:
     """`problem` is why the last try failed, None if it did not; `failing_since_s` when the tries began to fail.
 
-    A frame that is refused is told, once, and tried again. What is wrong with the spool itself is in `broken`, and ends
-    the thread.
+    A frame that is refused is reported once, and tried again. What is wrong with the spool itself is in `broken`, and
+    ends the thread.
     """
 
     def __init__(
-        self, spool: Spool, exchange: Exchange, seed: int | None = None, *, tell: Tell = lambda text: None
+        self, spool: Spool, exchange: Exchange, seed: int | None = None, *, report: Report = lambda text: None
     ) -> None:
         self.spool = spool
         self.exchange = exchange
         self.random = random.Random(seed)
-        self.tell = tell
+        self.report = report
         self.frames = 0
         self.bytes = 0
         self.problem: str | None = None
@@ -90,7 +90,7 @@ class Sender:
             self.failing_since_s = self.failing_since_s or time.monotonic()
             if getattr(problem, "code", None) in REFUSALS and self.refused is not entry:
                 self.refused = entry
-                self.tell(f"not taken above, nor any frame after it: {entry.path.name}: {self.problem}")
+                self.report(f"not taken above, nor any frame after it: {entry.path.name}: {self.problem}")
             return False
         self.problem, self.failing_since_s = None, None
         self.frames += 1

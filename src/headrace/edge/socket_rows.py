@@ -1,6 +1,6 @@
 """What comes over a wire, made into rows: JSON lines or Arrow, by the same parsers that read files.
 
-Whoever sends is not trusted: what is read takes memory in proportion to what was received.
+The sender is not trusted: what is read takes memory in proportion to what was received.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_METADATA_BYTES = 1 << 17
 """Of a message of Arrow, its schema for one."""
 MAX_BATCH_ROWS = 1 << 20
 MAX_EXPANSION, MIN_DECODED_BYTES, MAX_DECODED_BYTES = 64, 1 << 20, 64 << 20
-"""Values of dictionaries, once each row has its own, take at most so many times the bytes of their batch."""
+"""Values of dictionaries, once each row has its own, take at most this many times the bytes of their batch."""
 PIECE_ROWS = 1 << 16
 """Rows of a batch that are read at a time."""
 BLOCK_BYTES = 1 << 18
@@ -43,7 +43,7 @@ CONTINUATION = b"\xff\xff\xff\xff"
 SAMPLE_BYTES = 32
 NOWHERE = Folders({})
 Read = Callable[[int], bytes]
-"""Some bytes, at most so many; none at the end."""
+"""A function that returns some bytes, at most the given number; none at the end."""
 
 
 Item = Any
@@ -230,7 +230,7 @@ def arrow_rows(batch: pa.RecordBatch, stream: Stream, columns: Collection[str]) 
 
 
 def read_or_refuse(read: Callable[[], Iterator[Rows]], count: int, stream: Stream, columns: Collection[str]) -> Intake:
-    """So many rows as they are read, or all of them refused: nothing that a peer sends ends its reader."""
+    """Return `count` rows as they are read, or refuse all of them: nothing that a peer sends ends its reader."""
     try:
         found = [intake_of(rows) for rows in read()]
     except DataError as problem:

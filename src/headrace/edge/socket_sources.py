@@ -93,7 +93,7 @@ class ChannelSource:
 
     @property
     def datagrams_dropped(self) -> int:
-        """Datagrams that the system dropped, as far as it tells."""
+        """Datagrams that the system dropped, as far as it reports them."""
         return 0
 
     def take(self, columns: Collection[str], timeout_s: float) -> Intake | None:
@@ -191,7 +191,7 @@ class Once:
 
 
 def dropped_datagrams(inode: int, tables: tuple[str, ...] = ("/proc/net/udp", "/proc/net/udp6")) -> int:
-    """Linux tells it in the last column of the line of a socket."""
+    """Return the count that Linux shows in the last column of the line of a socket."""
     for table in tables:
         with suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:

@@ -39,9 +39,9 @@ from headrace.wire.frames import Header, is_count
 SUFFIX = ".spooled"
 SETTLED_EVERY = 16
 """Frames that the upper side has are deleted in groups: what they said of the source is then written once."""
-GO_ON = (
-    "an edge goes on without it: delete this file and all .spooled files after it by name, then start again. Their rows"
-    " are read again from files that are still there, all others are lost; docs/edge.md tells more, also for a relay"
+RECOVERY_HINT = (
+    "an edge can continue without it: delete this file and all .spooled files after it by name, then start again. Their"
+    " rows are read again from files that are still there, all others are lost; see docs/edge.md, also for a relay"
 )
 
 LOST = (
@@ -51,12 +51,12 @@ LOST = (
 
 
 @contextmanager
-def told_how_to_go_on() -> Iterator[None]:
-    """A file with frames may be damaged: those before it are not concerned."""
+def add_recovery_hint() -> Iterator[None]:
+    """Add the hint to the error of a damaged file with frames: those before it are not concerned."""
     try:
         yield
     except DamagedError as problem:
-        problem.hint = GO_ON
+        problem.hint = RECOVERY_HINT
         raise
 
 
@@ -83,7 +83,7 @@ class Entry:
     size: int
     is_last: bool
 
-    @told_how_to_go_on()
+    @add_recovery_hint()
     def frame(self) -> bytes:
         frames = read_file(self.path)[self.head_bytes :]
         end = self.begin + self.size
@@ -103,7 +103,7 @@ def entries_in(path: Path, record: Record, head_bytes: int, checksum: str, sizes
     ]
 
 
-@told_how_to_go_on()
+@add_recovery_hint()
 def read_entries(path: Path) -> list[Entry]:
     try:
         with open(path, "rb") as file:

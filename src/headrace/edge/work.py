@@ -194,7 +194,7 @@ def split_span(header: Header, tables: tuple[pa.Table, ...], passed: Passed, wat
 
 
 def fitting_bytes(frame: Frame) -> bytes | None:
-    """None if they are more than whoever is above takes, packed or unpacked."""
+    """Return the bytes of a frame, None if they are more than the upper side takes, packed or unpacked."""
     if sum(table.nbytes for table in frame.tables) > MOST_EXPANSION * MOST_SENT_BYTES:
         return None
     data = to_bytes(frame)
@@ -213,8 +213,8 @@ def halve_rows(rows: pa.Table, fits: Callable[[pa.Table], bool]) -> Iterator[pa.
 
 
 def headers_of(header: Header, counts: Sequence[int], given: int, watermark_us: int | None) -> Iterator[Header]:
-    """Of frames with so many rows each, of those given. All but the last keep the watermark from before, since rows
-    follow. Rows that were left out are bad.
+    """Yield the headers of frames with `counts` rows, of the `given` rows. All but the last keep the watermark from
+    before, since rows follow. Rows that were left out are bad.
     """
     before, begins = 0, header.begins
     for number, count in enumerate(counts[:-1]):

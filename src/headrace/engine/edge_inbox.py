@@ -86,7 +86,7 @@ class Inbox:
                 size += self.take_one(found, path)
             except FrameError as problem:
                 self.exchange.refuse(path, problem.reason)
-        self.exchange.tell_parked(found.parked)
+        self.exchange.report_parked(found.parked)
         return found
 
     def take_one(self, found: NewFrames, path: Path) -> int:

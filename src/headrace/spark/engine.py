@@ -19,7 +19,7 @@ from headrace.spark.errors import translate_error
 from headrace.spark.executors import wait_for_cores
 from headrace.spark.runner import SparkRunner
 from headrace.spark.session import report_missing_settings
-from headrace.spark.streaming import StreamingDataFrame
+from headrace.spark.streaming_dataframes import StreamingDataFrame
 
 
 class Engine(LocalEngine):

@@ -94,7 +94,7 @@ ON_ONE_MACHINE: Mapping[str, str] = {
 
 SECRET = "spark.authenticate.secret"
 PRIVATE = re.compile("secret|password|token|access.?key", re.IGNORECASE)
-"""Settings that do not go on the command line of the JVM, which everybody can see, but over its socket."""
+"""Settings that are passed over the JVM's socket, not on its command line, which everybody can see."""
 STANDARD_ERROR = 2
 INCUBATOR = b"WARNING: Using incubator modules"
 LOCAL_FOLDER = "spark.local.dir"

@@ -104,7 +104,7 @@ def spark_expression(tree: Expression) -> Column:
         case Call():
             found: Column = operator_of(tree).python(*map(spark_expression, tree.arguments))
             return found
-    raise unsupported(f"{tree}")
+    raise fail_unsupported(f"{tree}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ OPERATORS: Mapping[str, Operator] = {
 }
 
 
-def unsupported(what: str) -> UnsupportedError:
+def fail_unsupported(what: str) -> UnsupportedError:
     return UnsupportedError(
         "peer-query", f"the peers are not asked for {what}", hint="they answer the kernel's workloads only"
     )
@@ -146,7 +146,7 @@ def operator_of(call: Call) -> Operator:
     integers.
     """
     if call.function not in OPERATORS or call.type not in (BOOLEAN, DOUBLE):
-        raise unsupported(f"{call.function} of type {call.type.name}")
+        raise fail_unsupported(f"{call.function} of type {call.type.name}")
     return OPERATORS[call.function]
 
 
@@ -162,11 +162,11 @@ class QueryParts:
 
 def split_query(query: Query) -> QueryParts:
     if query.having is not None or query.order_by or query.limit is not None:
-        raise unsupported("HAVING, ORDER BY or LIMIT")
+        raise fail_unsupported("HAVING, ORDER BY or LIMIT")
     if any(join.outer for join in query.joins):
-        raise unsupported("an outer join")
+        raise fail_unsupported("an outer join")
     if not isinstance(query.window, Window):
-        raise unsupported("a window of slices")
+        raise fail_unsupported("a window of slices")
     groups: dict[str, Expression] = {}
     sums: dict[str, Aggregate] = {}
     counts = []
@@ -182,5 +182,5 @@ def split_query(query: Query) -> QueryParts:
             case tree if tree in query.group_by:
                 groups[output.name] = tree
             case tree if not is_window_bound(tree):
-                raise unsupported("anything but groups, sums of numbers and count(*)")
+                raise fail_unsupported("anything but groups, sums of numbers and count(*)")
     return QueryParts(query.window, groups, sums, tuple(counts))

@@ -28,9 +28,9 @@ WHOLE = "[!.]*.frame"
 MOST_WAITING = 10_000
 """Frames in a directory: more are not taken in, so that an edge keeps them until there is room."""
 MIN_SHARE = 16
-"""Each edge that may send has an equal share of them, and at least so many."""
+"""Each edge that may send has an equal share of them, and at least this many."""
 ABANDONED_S = 3_600
-"""Nobody writes on a file for so long. Who does all the same is told that it is gone, and writes it again."""
+"""Nobody takes this long to write a file. A sender that does gets an error that it is gone, and writes it again."""
 
 
 class FullError(UsageError):
@@ -54,7 +54,7 @@ class DirectoryExchange:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.told: dict[str, tuple[str, str]] = {}
+        self.reported: dict[str, tuple[str, str]] = {}
         for folder in (root, root / "refused", root / "tables"):
             make_folder(folder)
 
@@ -73,7 +73,7 @@ class DirectoryExchange:
         write_file(self.root / header.file_name, data)
 
     def edges(self) -> Collection[str] | None:
-        """Who may send, as whoever reads here said at its last start."""
+        """Return who may send, as the reader of this directory said at its last start."""
         text = text_in(self.root / "edges.txt")
         return None if text is None else text.split()
 
@@ -115,14 +115,14 @@ class DirectoryExchange:
         write_file(self.root / "refused" / f"{path.name}.reason", f"{reason}\n".encode(errors="replace"))
         path.replace(self.root / "refused" / path.name)
 
-    def tell_parked(self, parked: Mapping[str, str]) -> None:
-        """Which frames stay here, and why the first of each edge does: told when that is new."""
+    def report_parked(self, parked: Mapping[str, str]) -> None:
+        """Log which frames stay here, and why the first of each edge does, when that is new."""
         by_edge: dict[str, list[str]] = {}
         for name in sorted(parked):
             by_edge.setdefault(name.partition("~")[0], []).append(name)
         for edge, (first, *rest) in by_edge.items():
-            if self.told.get(edge) != (first, parked[first]):
-                self.told[edge] = first, parked[first]
+            if self.reported.get(edge) != (first, parked[first]):
+                self.reported[edge] = first, parked[first]
                 more = f" and {len(rest):,} after it" if rest else ""
                 LOG.warning("edge %s: parked %s%s: %s", edge, first, more, printable(parked[first]))
 

@@ -1,6 +1,7 @@
 """Whether what a frame carries can be used: partials that are those of its plan, or rows of its stream.
 
-The loops behind `combine` read memory as they are told. What comes from outside is looked at here, column by column.
+The loops behind `combine` do not check the addresses that they read. What comes from outside is looked at here, column
+by column.
 """
 
 from __future__ import annotations

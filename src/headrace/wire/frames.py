@@ -30,7 +30,7 @@ MOST_BYTES = 64 << 20
 """Of a frame as it is sent; the tables of the largest may take MOST_EXPANSION times as much."""
 MOST_EXPANSION = 16
 MIN_PLAIN_BYTES, MAX_RATIO = 16 << 20, 256
-"""Tables may take so many bytes in any frame, and more only in proportion to the bytes of the frame."""
+"""Tables may take this many bytes in any frame, and more only in proportion to the bytes of the frame."""
 MOST_HEADER_BYTES = 1 << 20
 MOST_TABLES = 4096
 MOST_DEPTH = 32
@@ -96,7 +96,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """`begins` is the position before the first row, None if the source can't tell; `position` that behind the last.
+    """`begins` is the position before the first row, None if the source has none; `position` that behind the last.
 
     `plan` is None for rows as they are. Rows below the watermark are not expected any more. `ended`: nothing follows.
     An incarnation is a start of the edge's program: its clock then, in microseconds. Sequence numbers begin at 1.
@@ -163,7 +163,7 @@ def digest(data: bytes | memoryview) -> bytes:
 
 
 def from_bytes(raw: bytes, most_bytes: int = MOST_BYTES) -> Frame:
-    """A frame that is whole. Whether its partials are those of its plan is for whoever has the plan."""
+    """Return a frame that is whole. Whether its partials are those of its plan is checked where the plan is known."""
     header, count, begin = open_frame(raw, most_bytes)
     if len(raw) < begin + SIZE.size + DIGEST_BYTES:
         raise FrameError("it is cut off")
@@ -264,7 +264,7 @@ def is_time(value: Any) -> bool:
 
 
 def is_plain(value: Any, depth: int = MOST_DEPTH) -> bool:
-    """So many values inside one another and no more: whoever walks through them comes to an end."""
+    """Return whether values are nested at most `depth` deep, so that a walk through them ends."""
     if not isinstance(value, dict | list):
         return True
     inner = value.values() if isinstance(value, dict) else value

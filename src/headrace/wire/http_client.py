@@ -20,8 +20,8 @@ from headrace.wire.orders import Orders, from_text
 
 FRAME_TYPE = "application/vnd.headrace.frame"
 MOST_ANSWER_BYTES = 256 << 20
-MOST_TOLD = 1_000
-"""Of what the other side says when it refuses something."""
+MAX_REASON = 1_000
+"""Characters that are kept of what the other side says when it refuses something."""
 
 
 class UnreachableError(DataError):
@@ -35,10 +35,10 @@ class Answer:
     data: bytes
 
     @property
-    def told(self) -> str:
-        """Why not, in the words of the other side."""
+    def reason(self) -> str:
+        """The reason for a refusal, in the words of the other side."""
         try:
-            return str(json.loads(self.data)["error"])[:MOST_TOLD]
+            return str(json.loads(self.data)["error"])[:MAX_REASON]
         except (ValueError, KeyError, TypeError):
             return f"status {self.status}"
 
@@ -100,10 +100,10 @@ class HttpExchange:
         if answer.status in (200, 204, 304):
             return answer
         if answer.status == 503:
-            raise FullError("frames-waiting", f"{self.place} has no room for frames now", detail=answer.told)
+            raise FullError("frames-waiting", f"{self.place} has no room for frames now", detail=answer.reason)
         if answer.status in (401, 429):
             raise UsageError("token", f"{self.place} wants another token", hint="is it the one in its token_file?")
-        raise DataError("refused", f"{self.place} refused {method} {path}: {answer.told}")
+        raise DataError("refused", f"{self.place} refused {method} {path}: {answer.reason}")
 
     def send_request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         """Once more over a new connection, if the other side had closed the one that was kept."""

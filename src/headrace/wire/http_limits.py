@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 LENGTH_LINE = re.compile(rb"^(?:content-length|transfer-encoding):.*", re.IGNORECASE | re.MULTILINE)
 FOLDED_LINE = re.compile(rb"^[ \t]", re.MULTILINE)
-"""A line that continues the one before it: a value may go on there."""
+"""A line that continues the one before it: a value may extend there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Frames of an incarnation are taken in their order, each once. The first of a new incarnation must begin where the edge
 was left, and after it the older ones have nothing more to say: else rows would be counted twice, or lost, and nobody
-would know. A source that can't tell where it is (a socket) says so, and is believed.
+would know. A source without a position (a socket) says so, and is believed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.model.time import SECOND_US, later
 from headrace.wire.frames import CHECKS, FrameError, Header, Member, Position, Rows, is_count
 
 MOST_INCARNATIONS = 16
-"""So many are remembered of an edge; frames of one older than those are refused."""
+"""The number of incarnations remembered of an edge; frames of one older than those are refused."""
 BEGINNING: Position = {}
 """The position of a source that nothing was read of."""
 

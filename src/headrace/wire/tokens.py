@@ -17,7 +17,7 @@ from headrace.model.errors import UsageError, nearest
 
 LOG = logging.getLogger(__name__)
 MIN_BYTES = 16
-"""Of a token: nobody guesses so many random ones."""
+"""Least length of a token: nobody guesses this many random bytes."""
 HINT = "make one: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
 KINDS = ("edge",)
 """What a line of a listener's file begins with."""

@@ -14,7 +14,7 @@ from headrace.edge.tables.coders import ValueCoder
 from headrace.edge.tables.level1 import LevelOne
 from headrace.edge.tables.spans import spans_of
 from headrace.edge.tables.tables import Flush, Replacement
-from headrace.edge.tables.text import explained
+from headrace.edge.tables.text import explain_level
 from headrace.engine.answers import (
     Answers,
     answer,
@@ -280,11 +280,11 @@ def test_tables_that_get_no_rows_do_not_hold_the_others_back() -> None:
 
 def test_the_configuration_in_words() -> None:
     rows = packets(5_000)
-    assert explained(edge_for(rows, packet_queries("max(s) AS longest"))).startswith("by the kernel: 4 nodes")
+    assert explain_level(edge_for(rows, packet_queries("max(s) AS longest"))).startswith("by the kernel: 4 nodes")
     edge = edge_for(rows, packet_queries("count(*) AS k"))
-    assert "no rows yet" in explained(edge)
+    assert "no rows yet" in explain_level(edge)
     edge.feed(rows)
-    lines = explained(edge).splitlines()
+    lines = explain_level(edge).splitlines()
     assert lines[0].startswith("tables for 4 nodes")
     assert any(line.startswith("  phantom A, B, C, D:") for line in lines)
     assert sum("query" in line for line in lines) == 4

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILES = 16
 SAMPLE = 4
-"""So many queries are timed by themselves."""
+"""Number of queries that are timed by themselves."""
 BARS = "▁▂▃▄▅▆▇█"
 
 QUERIES = """\
@@ -118,10 +118,10 @@ def answer(engine: Engine, root: Path, asked: dict[str, Query], console: Console
             wait(run, file, show)
             if number == len(files) // 3:
                 for name in leaving:
-                    told = run.drop(name)
-                    say(console, f"dropped {name}, from step {told['step']} on")
-                told = run.add("highest", LATER)
-                say(console, f"added highest, from step {told['step']} on")
+                    reply = run.drop(name)
+                    say(console, f"dropped {name}, from step {reply['step']} on")
+                reply = run.add("highest", LATER)
+                say(console, f"added highest, from step {reply['step']} on")
     engine.queries.clear()  # those that are there stay; what was dropped must not come again
     with engine.bounded() as run:
         (progress,) = run.progress()

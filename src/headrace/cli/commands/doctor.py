@@ -92,7 +92,7 @@ def check_compile_cache(directories: Iterable[Path], *, chosen: bool) -> Finding
         if is_writable(directory):
             detail = f"{directory}, as {first} is not writable"
             return Finding("Compile cache", Status.WARNING if chosen else Status.OK, detail, hint if chosen else "")
-    return Finding("Compile cache", Status.WARNING, "none, so that every process compiles its loops anew", hint)
+    return Finding("Compile cache", Status.WARNING, "none, so that every process compiles its loops again", hint)
 
 
 def compile_caches(environment: Mapping[str, str], package: Path, home: Path, platform: str) -> tuple[Path, ...]:
@@ -106,7 +106,7 @@ def compile_caches(environment: Mapping[str, str], package: Path, home: Path, pl
 
 
 def is_writable(directory: Path) -> bool:
-    """Really try: permission bits do not tell of read-only mounts and full disks."""
+    """Try to write: permission bits do not show read-only mounts and full disks."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory) as file:

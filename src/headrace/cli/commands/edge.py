@@ -33,7 +33,7 @@ def edge(agent: Path, once: bool, bounded: bool, quiet: bool) -> None:
     """Run the AGENT of an edge (a TOML file): read rows, aggregate them, send frames up.
 
     It asks what is above for orders, and reads nothing before there are any. Frames wait on the disk until they are
-    taken above. Started again, it goes on where it stopped: no row of a file is sent twice, none is lost. Ctrl-C cuts
+    taken above. Started again, it resumes where it stopped: no row of a file is sent twice, none is lost. Ctrl-C cuts
     a last frame, then stops; a second Ctrl-C stops at once.
 
     \b
@@ -51,7 +51,7 @@ def edge(agent: Path, once: bool, bounded: bool, quiet: bool) -> None:
     The page docs/edge.md has all its keys.
     """
     if once and bounded:
-        raise click.UsageError("--once lets the stream go on, --bounded ends it: choose one")
+        raise click.UsageError("--once keeps the stream open, --bounded ends it: choose one")
     mode = Mode.ONCE if once else Mode.BOUNDED if bounded else Mode.LIVE
     console = Console(stderr=True, highlight=False)
     found = build_agent(read_agent_file(agent), mode, lambda text: say(console, printable(text)))
@@ -111,11 +111,11 @@ class Lines:
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console
         self.clock = clock
-        self.told_s, self.told = clock(), ""
+        self.shown_s, self.shown = clock(), ""
 
     def __call__(self, line: str) -> None:
-        if self.clock() - self.told_s >= LINE_S and line != self.told:
-            self.told_s, self.told = self.clock(), line
+        if self.clock() - self.shown_s >= LINE_S and line != self.shown:
+            self.shown_s, self.shown = self.clock(), line
             say(self.console, line)
 
 
@@ -131,7 +131,7 @@ def line_of(progress: Progress, rows_per_s: float | None) -> str:
         facts.append(f"{count_noun(progress.datagrams_dropped, 'datagram', 'datagrams')} dropped by the system")
     facts.append(f"{count_noun(progress.frames_sent, 'frame', 'frames')} sent ({short_size(progress.bytes_sent)})")
     facts.append(f"{progress.frames_waiting:,} spooled ({short_size(progress.bytes_waiting)})")
-    facts.append(plan_told(progress))
+    facts.append(describe_orders(progress))
     if progress.watermark_us is not None:
         facts.append(f"watermark {format_timestamp(progress.watermark_us - progress.watermark_us % 1_000_000)}")
     if progress.problem is not None:
@@ -139,7 +139,7 @@ def line_of(progress: Progress, rows_per_s: float | None) -> str:
     return ", ".join(facts)
 
 
-def plan_told(progress: Progress) -> str:
+def describe_orders(progress: Progress) -> str:
     if not progress.has_orders:
         return "no orders yet"
     return "rows as they are" if progress.plan is None else f"plan {progress.plan[:SHORT_PLAN]}"

@@ -188,14 +188,14 @@ def by_reference(data: Data, answers: dict[str, Answer]) -> None:
         interpreter.register(name, answer.named.query)
     rows = to_rows(data.rows, data.stream.columns)
     with progress_bar(f"{data.stream.name}, {len(answers)} queries") as report:
-        collect(interpreter.batch(watched(rows, report)), answers)
+        collect(interpreter.batch(iterate_with_progress(rows, report)), answers)
     collect(interpreter.end(), answers)
 
 
 ENGINES = {"kernel": by_kernel, "reference": by_reference}
 
 
-def watched(rows: list[dict[str, Value]], report: Report) -> Iterator[Mapping[str, Value]]:
+def iterate_with_progress(rows: list[dict[str, Value]], report: Report) -> Iterator[Mapping[str, Value]]:
     for number, row in enumerate(rows):
         if number % 256 == 0:
             report(number, len(rows))

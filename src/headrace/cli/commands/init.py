@@ -17,7 +17,7 @@ JOB = """\
 schema = "schema.sql"      # streams and static tables: what columns they have
 queries = "queries.sql"    # what is asked of them; several files: ["a.sql", "b.sql"]
 # functions = "functions.py" # Python functions that the queries call
-state = "state"            # a directory that the engine owns: it goes on from there when it is started again
+state = "state"            # a directory that the engine owns: it resumes from there when it is started again
 trigger = "1 s"            # how often to look for new files
 # master = "local[*]"      # the Spark to run on: all cores of this machine
 
@@ -42,9 +42,9 @@ path = "results"
 # rows = 5
 
 [engine]
-on_bad_file = "stop"       # or "quarantine": leave out what can't be read, count it and go on
-# retain = "10 min"        # how long to keep slices for queries to come; unless told, the longest window
-# reducers = 2             # fixed by the first start; unless told, the number of cores
+on_bad_file = "stop"       # or "quarantine": leave out what can't be read, count it and continue
+# retain = "10 min"        # how long to keep slices for queries to come; default: the longest window
+# reducers = 2             # fixed by the first start; default: the number of cores
 
 [quotas]
 queries = 1000
@@ -93,7 +93,7 @@ README = """\
     headrace queries list job.toml
     headrace queries add job.toml volume "SELECT sum(Vol) AS volume FROM Trades [RANGE '1 minute']"
 
-Results are in `results/<query>/`, the state is in `state/`. To begin anew, stop the job and delete both: after
+Results are in `results/<query>/`, the state is in `state/`. To start over, stop the job and delete both: after
 `--bounded` the input has ended, and rows that come later are late.
 """
 

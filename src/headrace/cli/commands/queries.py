@@ -82,7 +82,7 @@ def add(job: Path, name: str, sql: str | None, file: str | None, wait_s: float) 
 @file_option
 @wait_option
 def replace(job: Path, name: str, sql: str | None, file: str | None, wait_s: float) -> None:
-    """Put another query in the place of the one called NAME; it begins anew."""
+    """Put another query in the place of the one called NAME; it starts over."""
     request("replace", read_job(job), name, text_of(sql, file), wait_s, file)
 
 
@@ -103,7 +103,7 @@ def resume(job: Path, name: str, wait_s: float) -> None:
     """Take the query called NAME out of quarantine: it joins again, and answers from its first complete window on.
 
     A query comes into quarantine when it can't be answered: its expressions or results take too much, or a worker died
-    of it. The others go on without it.
+    of it. The others continue without it.
     """
     request("resume", read_job(job), name, None, wait_s)
 
@@ -167,7 +167,7 @@ def text_of(sql: str | None, file: str | None) -> str:
 
 
 def request(action: str, job: Job, name: str, sql: str | None, wait_s: float, file: str | None = None) -> None:
-    """Leave a request with the stream that the query reads, and tell what became of it."""
+    """Leave a request with the stream that the query reads, and print what became of it."""
     catalog = load_catalog(job)
     if sql is None:
         directory, sql = holder(job, catalog, name), ""

@@ -14,7 +14,7 @@ from headrace.cli.commands.edge import short_size, watching
 from headrace.cli.live import REFRESH_S, count_noun, say
 from headrace.cli.relay_file import RelayFile, read_relay_file
 from headrace.edge.agent import clock_us
-from headrace.edge.file_source import Tell
+from headrace.edge.file_source import Report
 from headrace.edge.orders_poll import Following
 from headrace.edge.relay import PlanKeeping, Plans, Relay
 from headrace.edge.sender import Sender, exchange_at
@@ -53,9 +53,9 @@ def relay(relay: Path, once: bool, quiet: bool) -> None:
     The page docs/relay.md has all its keys.
     """
     console = Console(stderr=True, highlight=False)
-    told = read_relay_file(relay)
+    file = read_relay_file(relay)
     with ExitStack() as stack:
-        running = Running(told, stack, lambda text: say(console, printable(text)))
+        running = Running(file, stack, lambda text: say(console, printable(text)))
         if running.address is not None and not quiet:
             say(console, f"listening at {running.address}")
         work = Work(running.once if once else running.run)
@@ -71,22 +71,22 @@ def relay(relay: Path, once: bool, quiet: bool) -> None:
 class Running:
     """The relays of all streams of a file, and the HTTP end before them. The stack ends what was begun."""
 
-    def __init__(self, told: RelayFile, stack: ExitStack, tell: Tell) -> None:
-        self.told = told
+    def __init__(self, file: RelayFile, stack: ExitStack, report: Report) -> None:
+        self.file = file
         self.stopping = threading.Event()
-        self.lines = [Line(told, stream, stack, tell) for stream in told.streams]
+        self.lines = [Line(file, stream, stack, report) for stream in file.streams]
         self.address: str | None = None
-        if told.listen is not None:
+        if file.listen is not None:
             from headrace.wire.http_server import Inlet, serve
 
             inlets = [Inlet(line.stream.name, line.relay.inbox, line.stream.skew_us) for line in self.lines]
-            server = serve(inlets, told.listen, told.tokens, hosts=told.hosts)
+            server = serve(inlets, file.listen, file.tokens, hosts=file.hosts)
             stack.callback(server.stop)
             server.start()
             self.address = server.address
 
     def run(self) -> None:
-        while not self.stopping.wait(self.told.every_s):
+        while not self.stopping.wait(self.file.every_s):
             for line in self.lines:
                 line.step()
 
@@ -110,22 +110,22 @@ class Running:
 class Line:
     """The relay of one stream, who sends its frames and who asks for orders."""
 
-    def __init__(self, told: RelayFile, stream: Stream, stack: ExitStack, tell: Tell) -> None:
+    def __init__(self, file: RelayFile, stream: Stream, stack: ExitStack, report: Report) -> None:
         self.stream = stream
-        state = told.state / stream.name
-        inbox, plans = DirectoryExchange(told.inbox / stream.name), Plans(state / "plans")
+        state = file.state / stream.name
+        inbox, plans = DirectoryExchange(file.inbox / stream.name), Plans(state / "plans")
 
         def connect() -> Exchange:
-            return exchange_at(told.place_above(stream), stream.name, told.ship_token, allow_plain=told.allow_plain)
+            return exchange_at(file.place_above(stream), stream.name, file.ship_token, allow_plain=file.allow_plain)
 
         sending_to, asked = connect(), PlanKeeping(connect(), plans)
-        self.spool = Spool(state / "spool", told.relay, stream.name)
+        self.spool = Spool(state / "spool", file.relay, stream.name)
         stack.callback(self.spool.close)
-        idle_us = stream.idle_us if told.idle_us is None else told.idle_us
-        self.relay = Relay(told.relay, stream, told.edges, inbox, self.spool, plans, clock=clock_us, idle_us=idle_us)
-        self.sender = Sender(self.spool, sending_to, tell=tell)
+        idle_us = stream.idle_us if file.idle_us is None else file.idle_us
+        self.relay = Relay(file.relay, stream, file.edges, inbox, self.spool, plans, clock=clock_us, idle_us=idle_us)
+        self.sender = Sender(self.spool, sending_to, report=report)
         stack.callback(self.stop_sending)
-        self.following = Following(asked, inbox.root, stream.name, told.poll_s)
+        self.following = Following(asked, inbox.root, stream.name, file.poll_s)
         stack.callback(self.following.stop)
 
     def step(self) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.wire.http_server import Server
 
 QUIET = {"spark.log.level": "FATAL"}
-"""Spark would print the stack trace of every task that fails; what went wrong is told once, at the end."""
+"""Spark would print the stack trace of every task that fails; what went wrong is printed once, at the end."""
 
 
 @click.command()
@@ -42,7 +42,7 @@ QUIET = {"spark.log.level": "FATAL"}
 def run(job: Path, once: bool, bounded: bool, take_over: bool, reset_results: bool) -> None:
     """Run a JOB (a TOML file; headrace init writes one) on Spark until it is stopped.
 
-    Started again, it goes on where it stopped. Ctrl-C finishes the step that runs, then stops; a second Ctrl-C stops
+    Started again, it resumes where it stopped. Ctrl-C finishes the step that runs, then stops; a second Ctrl-C stops
     at once, and the next start does that step again.
 
     \b
@@ -54,28 +54,28 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool, reset_results: bo
     if once and bounded:
         raise click.UsageError("--once keeps open windows open, --bounded closes them: choose one")
     mode = "once" if once else "bounded" if bounded else None
-    told = read_job(job)
-    script = load_script(told, warn=lambda text: click.echo(text, err=True))
-    check_inputs(told, script.catalog)
+    spec = read_job(job)
+    script = load_script(spec, warn=lambda text: click.echo(text, err=True))
+    check_inputs(spec, script.catalog)
     with in_words_of_the_command_line():
-        check_outputs(told, script.catalog, take_over=take_over)
+        check_outputs(spec, script.catalog, take_over=take_over)
     console = Console(stderr=True, highlight=False)
     from headrace.spark.executors import IdleJob, is_local
     from headrace.spark.session import session
 
-    settings = {**QUIET, **told.spark}
-    with bind_server(told, script.catalog) as server, in_our_words(told.state), session(told.master, settings) as spark:
-        running = open_run(build_engine(told, script, spark, take_over=take_over, reset_results=reset_results))
-        tell_ended(running)
+    settings = {**QUIET, **spec.spark}
+    with bind_server(spec, script.catalog) as server, in_our_words(spec.state), session(spec.master, settings) as spark:
+        running = open_run(build_engine(spec, script, spark, take_over=take_over, reset_results=reset_results))
+        report_ended(running)
         idle = None
-        if not is_local(told.master):
+        if not is_local(spec.master):
             idle = IdleJob(spark)
             say(console, f"the state is split into {running.pipelines[0].stepper.setting.reducers} parts (reducers)")
         with receiving(server, console):
-            drive(running, told, mode, console, idle)
+            drive(running, spec, mode, console, idle)
     folders = [folder for pipeline in running.pipelines for folder in pipeline.stepper.setting.results]
     summarise(console, running.progress(), folders)
-    tell_rejected(console, told.state)
+    report_rejected(console, spec.state)
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def receiving(server: Server | None, console: Console) -> Iterator[None]:
         server.stop()
 
 
-def tell_rejected(console: Console, state: Path) -> None:
+def report_rejected(console: Console, state: Path) -> None:
     for folder in sorted(state.glob("*/rejected")):
         if any(folder.glob("*.parquet")):
             say(console, f"rows that were not counted: {folder / '*.parquet'}")
@@ -145,7 +145,7 @@ def in_words_of_the_command_line() -> Iterator[None]:
         raise UsageError(problem.code, problem.message, hint=hint) from None
 
 
-def tell_ended(running: Run) -> None:
+def report_ended(running: Run) -> None:
     for pipeline in running.pipelines:
         commit = pipeline.stepper.commit
         if commit is not None and commit.ended:

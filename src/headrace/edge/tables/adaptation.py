@@ -16,7 +16,7 @@ from headrace.planner.phantoms.relations import Relation, unions
 from headrace.planner.statistics import distinct_estimate
 
 FEW_QUERIES = 4
-"""Of so many all unions are thought of as phantoms; of more, the narrowest unions of two, and that of all."""
+"""For up to this many queries all unions may be phantoms; for more, the narrowest unions of two, and that of all."""
 MOST_PAIRS = 16
 DRIFT = 2.0
 """If no size has changed by more than this factor, the configuration stays."""

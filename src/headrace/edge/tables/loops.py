@@ -186,7 +186,7 @@ def put(
     """A row into a table, what that evicts into its children, and so on; below a table that evicts nothing, none.
 
     A table gets at most one row by this, so a query puts out at most one. An older row does not displace a newer one:
-    it goes on at once.
+    it moves on at once.
     """
     while number < after:
         tables[number, PROBES] += 1
@@ -243,7 +243,7 @@ def put(
 
 @compiled
 def sweep(words: Integers, tables: Integers, full: Integers, tree: int, entries: int, now: int) -> int:
-    """Old entries leave, for so many entries or until the output is full; how many are still to be looked at.
+    """Evict old ones among the next `entries` until the output is full; return how many are left to look at.
 
     A table is swept after its parent, so it has got all of the old slice by then.
     """

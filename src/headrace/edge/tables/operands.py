@@ -31,9 +31,9 @@ from headrace.model.types import MAX_BIGINT, MIN_BIGINT
 MOST_SUM = 1 << 62
 """Magnitudes that add up to no more surely fit a word."""
 MOST_DOUBLES = 1 << 22
-"""So many DOUBLEs added up one by one lose less than 1e-9 of their magnitudes."""
+"""This many DOUBLEs added up one by one lose less than 1e-9 of their magnitudes."""
 MOST_DOUBLE = 1e300
-"""So many of them do not overflow."""
+"""That many DOUBLEs of this magnitude do not overflow."""
 HALF_BITS = 32
 LOW_HALF = (1 << HALF_BITS) - 1
 TABULAR = {

@@ -76,9 +76,9 @@ class Tables:
     `buffered` is how many rows each query may have waiting in the output, `swept` how many entries a lazy flush looks
     at with each row: the old slice is out after (entries / swept) rows.
 
-    All rows of a call are of one slice, so the loop does not look at slices: spans are found once, by whoever knows
-    the boundaries. Slices leave in the order in which they came. While an old slice leaves lazily, rows of the new one
-    wait in a second output; should that be full, the rest of the old slice leaves at once.
+    All rows of a call are of one slice, so the loop does not look at slices: spans are found once, by the caller,
+    which knows the boundaries. Slices leave in the order in which they came. While an old slice leaves lazily, rows of
+    the new one wait in a second output; should that be full, the rest of the old slice leaves at once.
     """
 
     def __init__(

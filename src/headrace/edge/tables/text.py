@@ -11,7 +11,7 @@ from headrace.planner.explain.labels import count_noun, percent
 from headrace.planner.phantoms.configuration import Configuration
 
 
-def explained(level: LevelOne) -> str:
+def explain_level(level: LevelOne) -> str:
     return "\n".join(lines_of(level))
 
 
