@@ -42,13 +42,14 @@ test-slow: check-java $(INSTALLED) ## only the slow tests
 chaos: check-java $(INSTALLED) ## kill a running job 200 times and check its results: about an hour
 	$(BIN)/python -m tests.faults.chaos $(CHAOS_FLAGS)
 
-lint: $(INSTALLED) ## style, types and the import contract
+lint: $(INSTALLED) ## style, types, the import contract, names and words
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	scripts/check-language
 
-lock: ## resolve the dependencies anew (the only target that needs uv)
+lock: ## resolve the dependencies again (the only target that needs uv)
 	$(COMPILE_LOCK) --group build -o requirements-build.lock
 	$(COMPILE_LOCK) --all-extras pyproject.toml -o requirements.lock
 

@@ -281,7 +281,7 @@ def models() -> Models:
 
 
 def term(groups: int, buckets: int, k: int) -> float:
-    """[GS equation 13]"""
+    """Return one term of the sum over k [GS equation 13]."""
     ways = lgamma(groups + 1) - lgamma(k + 1) - lgamma(groups - k + 1)
     chance = exp(ways - k * log(buckets) + (groups - k) * log1p(-1.0 / buckets))
     return buckets / groups * chance * (k - 1)

@@ -258,14 +258,14 @@ def test_a_zombie_does_not_replace_the_registry_of_the_new_owner(root: Path) -> 
     late = "SELECT count(*) AS wrong FROM r [RANGE '9 s']"
     second = make_stepper(root, take_over=True)
     second.changes.register(
-        {"counts": (LATE := "SELECT count(*) AS n FROM r [RANGE '8 s']", parse_query(LATE, CATALOG))}
+        {"counts": (right := "SELECT count(*) AS n FROM r [RANGE '8 s']", parse_query(right, CATALOG))}
     )
     assert second.begin(Input()) is not None
     zombie.changes.register({"counts": (late, parse_query(late, CATALOG))})
     zombie.changes.take(zombie.registry, 0)
     commit = second.step(Input())
     assert commit is not None
-    assert read_registry(second.directory.root, commit.registry).queries["counts"].sql == LATE
+    assert read_registry(second.directory.root, commit.registry).queries["counts"].sql == right
     second.close()
     zombie.close()
 

@@ -126,7 +126,7 @@ def sign(call: Call, values: list[Values]) -> Evaluated:
 
 
 def whole(call: Call, values: list[Values]) -> Evaluated:
-    """ceil and floor."""
+    """Ceil and floor."""
     kind = call.arguments[0].type
     if kind == BIGINT:
         return Evaluated(values[0])

@@ -52,7 +52,8 @@ def distinct_estimate(counts: npt.NDArray[np.intp], total_rows: float) -> float:
 
 def guaranteed_error_estimate(seen: float, once: float, growth: float) -> float:
     """GEE, of Charikar, Chaudhuri, Motwani and Narasayya (2000), which NFC cites: values seen once stand for
-    sqrt(growth) values each, the others for themselves. No estimator has a better guarantee on its ratio error."""
+    sqrt(growth) values each, the others for themselves. No estimator has a better guarantee on its ratio error.
+    """
     return math.sqrt(growth) * once + (seen - once)
 
 

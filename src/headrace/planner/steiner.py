@@ -31,7 +31,8 @@ class Tree:
 
 def steiner_tree(cost: Costs, root: int, terminals: Sequence[int]) -> Tree:
     """A low-cost tree from the root to all terminals: the best of those reached from the nodes on arcs paid in full,
-    from none, and from all."""
+    from none, and from all.
+    """
     useful = on_paths(dual_ascent(cost, root, terminals).saturated, root, terminals)
     starts = useful, np.zeros_like(useful), np.ones_like(useful)
     return min((improve(cost, root, terminals, start) for start in starts), key=lambda tree: tree.cost)

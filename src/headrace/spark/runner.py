@@ -1,4 +1,4 @@
-"""The tasks of a step as one Spark job with one shuffle. The Spark plan is the same whatever the queries are:
+"""The tasks of a step as one Spark job with one shuffle. The Spark plan is the same whatever the queries are.
 
 tasks --mapInArrow--> level 1 --(reducer, bytes)--> repartitionById --mapInArrow--> level 2 --> manifests
 """

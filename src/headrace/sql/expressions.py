@@ -220,7 +220,7 @@ class ExpressionBuilder:
         return self.call("not", (self.build(node.this),), node)
 
     def test(self, node: exp.Expression) -> Expression:
-        """x IS NULL, TRUE, FALSE."""
+        """X IS NULL, TRUE, FALSE."""
         tested = node.expression
         if isinstance(tested, exp.Null):
             name = "is_null"

@@ -14,7 +14,8 @@ MOST_COUNTED = 1_000_000
 
 def slices_per_hour(parts: Sequence[Boundaries]) -> float:
     """Exact for one period. The union of several is counted over the first day of the epoch, divided by 24; a period
-    longer than that adds its own pace, as if it met no other."""
+    longer than that adds its own pace, as if it met no other.
+    """
     if len(parts) == 1:
         return pace(parts[0]) * HOUR_US
     span_us = min(DAY_US, int(MOST_COUNTED / sum(pace(part) for part in parts))) if parts else DAY_US

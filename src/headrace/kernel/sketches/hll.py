@@ -168,7 +168,7 @@ def estimates_of(counts: NDArray[np.int64]) -> Doubles:
 
 
 def sigma(share: Doubles) -> Doubles:
-    """share + the sum of share ** (2 ** n) * 2 ** (n - 1), for the registers that saw nothing."""
+    """Share + the sum of share ** (2 ** n) * 2 ** (n - 1), for the registers that saw nothing."""
     power, found, factor = share, share, 1.0
     while True:
         power = power * power
