@@ -11,7 +11,7 @@ import pytest
 from headrace.cli.commands.init import FILES, README
 from headrace.cli.job_file import ENGINE, INPUT, JOB, MASTER, QUOTAS, SINK, Job, read_job
 from headrace.cli.jobs import load_catalog, load_script, read_sample
-from headrace.engine.registry import Quotas
+from headrace.engine.quotas import Quotas
 from headrace.inputs import Source
 from headrace.model.errors import HeadraceError, UsageError
 from tests.cli.command_line import CommandLine

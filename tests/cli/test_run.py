@@ -36,7 +36,8 @@ from headrace.cli.live import LINE_S, Lines, line_of, short_duration, summarise,
 from headrace.engine.progress import Progress, QueryProgress
 from headrace.model.errors import UsageError
 from headrace.sql import ScriptReader, format_query
-from headrace.storage.directory import Owner, check_free, prepare
+from headrace.storage.directory import prepare
+from headrace.storage.ownership import Owner, check_free
 from headrace.storage.records import ResultFolder, Totals
 from tests.cli.command_line import CommandLine
 

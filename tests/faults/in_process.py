@@ -21,7 +21,7 @@ from headrace.engine.in_process import InProcess
 from headrace.spark import engine
 from headrace.spark import session as sessions
 from headrace.storage import garbage
-from headrace.storage.directory import Owner
+from headrace.storage.ownership import Owner
 
 STOP_AT = "HEADRACE_STOP_AT"
 KEPT_RECORDS = "HEADRACE_KEPT_RECORDS"

@@ -23,9 +23,10 @@ from headrace.inputs import Source
 from headrace.model.errors import UsageError
 from headrace.sql import format_stream, parse_query
 from headrace.storage import directory as directories
-from headrace.storage.directory import LostOwnershipError, prepare
+from headrace.storage.directory import prepare
 from headrace.storage.disk import DamagedError, FullError, create_file, to_record
 from headrace.storage.garbage import collect_garbage
+from headrace.storage.ownership import LostOwnershipError
 from headrace.storage.records import ResultFolder
 from tests.engine.files import CATALOG, QUERIES, batches, check_results, make_stepper, run_all, write_input
 

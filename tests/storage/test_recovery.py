@@ -16,7 +16,8 @@ from unittest.mock import patch
 import pytest
 
 from headrace.engine.level2_task import MOST_FILES
-from headrace.engine.registry import Quotas, answer_to, ask, requests
+from headrace.engine.quotas import Quotas
+from headrace.engine.registry import answer_to, ask, requests
 from headrace.engine.step import Input, Stepper
 from headrace.kernel import interchange
 from headrace.kernel.interchange import node_id

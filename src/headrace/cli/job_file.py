@@ -19,7 +19,7 @@ from headrace.cli.documents import (
     read_settings,
 )
 from headrace.engine.edge_inbox import PUSHES
-from headrace.engine.registry import Quotas
+from headrace.engine.quotas import Quotas
 from headrace.inputs import Source
 from headrace.model.errors import UsageError
 from headrace.wire.tokens import Tokens, read_tokens

@@ -18,8 +18,8 @@ from headrace.model.arrow import conform
 from headrace.model.errors import DataError, HeadraceError, UsageError, nearest, printable
 from headrace.model.schema import Catalog, Stream, Table
 from headrace.sql import NamedQuery, Script
-from headrace.storage.directory import check_free
 from headrace.storage.disk import check_writable
+from headrace.storage.ownership import check_free
 
 if TYPE_CHECKING:
     from headrace.spark.engine import Engine

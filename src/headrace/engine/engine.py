@@ -18,7 +18,7 @@ from headrace.engine.edge_inbox import PUSHES
 from headrace.engine.feeds import Feed, PathText, make_feed, read_columns
 from headrace.engine.in_process import InProcess
 from headrace.engine.pipeline import Pipeline
-from headrace.engine.registry import Quotas
+from headrace.engine.quotas import Quotas
 from headrace.engine.run import Run, StreamingQuery, translate_errors
 from headrace.engine.sinks.sinks import Sink, make_sink
 from headrace.engine.step import Runner

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from headrace.engine.quotas import Quotas
 from headrace.model.errors import HeadraceError, QueryError, UsageError, nearest
 from headrace.model.query import Query
 from headrace.model.query_names import check_query_name, same_name
@@ -87,16 +88,6 @@ def without_query(registry: Registry, name: str) -> Registry:
         raise UsageError("no-query", f"there is no query '{name}'", hint=nearest(name, registry.queries))
     left = {other: each for other, each in registry.queries.items() if other != name}
     return replace(registry, queries=left)
-
-
-@dataclass(frozen=True, slots=True)
-class Quotas:
-    queries: int = 10_000
-    state_bytes: int = 16 << 30
-    groups: int = 10_000_000
-    """Of one query, by the estimate from a sample when it is added."""
-    seconds: float = 60.0
-    """Of one query and step, to close its windows; beyond, it comes into quarantine with the next step."""
 
 
 def apply_request(registry: Registry, request: Request, query: Query | None, quotas: Quotas) -> Registry:

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from headrace.engine.context import Setting
 from headrace.engine.plan_in_force import Planner
+from headrace.engine.quotas import Quotas
 from headrace.engine.registry import (
-    Quotas,
     Registry,
     Request,
     apply_request,

@@ -23,7 +23,14 @@ from headrace.engine.edge_inbox import Inbox, NewFrames
 from headrace.engine.level2_task import Reduced
 from headrace.engine.plan_in_force import Planner
 from headrace.engine.quarantine import DIED, Bisection, is_death, named_failure, newcomers, with_quarantined
-from headrace.engine.registry import Quotas, Registry, keep_registry, read_registry, requests, write_answers
+from headrace.engine.quotas import Quotas
+from headrace.engine.registry import (
+    Registry,
+    keep_registry,
+    read_registry,
+    requests,
+    write_answers,
+)
 from headrace.engine.requests import Changes
 from headrace.engine.step_input import STEP_BYTES, Upstream, check_unchanged, new_files, sample_of
 from headrace.engine.watermark import ENDED_US
@@ -34,9 +41,10 @@ from headrace.model.units import Unit
 from headrace.planner.codec import digest_of, encode
 from headrace.planner.cost import FOR_EDGES
 from headrace.planner.plan import Plan
-from headrace.storage.directory import Directory, Owner
+from headrace.storage.directory import Directory
 from headrace.storage.disk import DamagedError, FullError, begin_sync
 from headrace.storage.garbage import collect_garbage, forget_answers, plans_in, sweep
+from headrace.storage.ownership import Owner
 from headrace.storage.records import Attempt, Commit, Journal
 from headrace.storage.result_marks import ResultMarks
 from headrace.storage.seen_files import Seen

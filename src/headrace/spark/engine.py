@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.engine.engine import LocalEngine, Options
 from headrace.engine.feeds import PathText
 from headrace.engine.pipeline import Pipeline
-from headrace.engine.registry import Quotas
+from headrace.engine.quotas import Quotas
 from headrace.engine.step import Runner
 from headrace.engine.step_input import STEP_BYTES
 from headrace.kernel.close.windows import MAX_RESULT_ROWS

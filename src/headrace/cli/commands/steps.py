@@ -14,7 +14,8 @@ from headrace.engine.watermark import BEGINNING_US, ENDED_US
 from headrace.model.errors import UsageError, printable
 from headrace.model.schema import Catalog
 from headrace.model.time import format_timestamp
-from headrace.storage.directory import Directory, Owner
+from headrace.storage.directory import Directory
+from headrace.storage.ownership import Owner
 
 SHOWN = 10
 
