@@ -134,7 +134,7 @@ class Watch:
         "begin": "begin",
         "plan_name": "plan",
         "run": "run",
-        "committed": "commit",
+        "build_commit": "commit",
         "finish": "finish",
     }
 
