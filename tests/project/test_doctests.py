@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 VOLUME = "SELECT Symbol, sum(Vol) AS volume FROM Trades [RANGE '30 s' SLIDE '10 s'] GROUP BY Symbol"
 INNER = {
     headrace.Run: set(
-        "start once bounded loop failed check_streaming streaming_failed run_until_idle check_bounded run_steps "
-        "waits_for_edges close request check_live check_failed".split()
+        "start once bounded loop record_failure check_streaming streaming_failed run_until_idle check_bounded "
+        "run_steps waits_for_edges close request check_live check_failed".split()
     ),
     LocalEngine: set(
         "release_state make_runner count_cores check_session start_streaming translate empty_table collect "
-        "columns_of".split()
+        "columns_of add_script".split()
     ),
 }
 """Methods that are not for users."""
