@@ -23,6 +23,7 @@ from headrace.inputs import Source
 from headrace.model.errors import UsageError
 from headrace.sql import format_stream, parse_query
 from headrace.storage import directory as directories
+from headrace.storage import ownership
 from headrace.storage.directory import prepare
 from headrace.storage.disk import DamagedError, FullError, create_file, to_record
 from headrace.storage.garbage import collect_garbage
@@ -283,7 +284,7 @@ def lost(path: Path, data: bytes) -> bool:
 
 def test_a_commit_whose_answer_was_lost_is_read_back(root: Path) -> None:
     stepper = make_stepper(root)
-    with patch("headrace.storage.directory.create_file", lost):
+    with patch("headrace.storage.ownership.create_file", lost):
         commit = stepper.step(Input())
     assert commit is not None
     assert stepper.commit == commit
@@ -301,7 +302,7 @@ def test_a_commit_that_was_not_written_is_an_error(root: Path) -> None:
             raise FullError("state-write", f"can't write {path}: No space left on device")
         return create_file(path, data)
 
-    with patch("headrace.storage.directory.create_file", full), pytest.raises(FullError):
+    with patch("headrace.storage.ownership.create_file", full), pytest.raises(FullError):
         stepper.step(Input())
     stepper.close()
     run_all(root)
@@ -324,7 +325,7 @@ def test_a_commit_of_an_older_owner_that_won_is_adopted(root: Path) -> None:
             create_file(path, to_record(theirs))
         return create_file(path, data)
 
-    with patch("headrace.storage.directory.create_file", raced):
+    with patch("headrace.storage.ownership.create_file", raced):
         assert second.step(Input()) == theirs
     second.close()
     zombie.close()
@@ -337,7 +338,7 @@ def test_a_commit_of_a_newer_owner_ends_this_one(root: Path) -> None:
     journal = first.begin(Input())
     assert journal is not None
     mine = first.build_commit(journal, first.run(journal, None))
-    with patch.object(directories, "newest_epoch", lambda root: mine.epoch):
+    with patch.object(ownership, "newest_epoch", lambda root: mine.epoch):
         create_file(first.directory.commit_path(1), to_record(replace(mine, epoch=mine.epoch + 1)))
         with pytest.raises(LostOwnershipError):
             first.owner.write_commit(mine)
