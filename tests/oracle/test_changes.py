@@ -1,4 +1,4 @@
-"""Plans that change between batches, queries that join and leave: what is complete is right, and enough [DESIGN 6].
+"""Plans that change between batches, queries that join and leave: what is complete is right, and enough.
 
 A query that joins late is answered from partials that were kept for others where they tell its answer. So it may get
 more windows than in the reference, which keeps nothing for queries to come, and never fewer.

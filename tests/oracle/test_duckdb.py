@@ -69,7 +69,7 @@ def from_duckdb(query: str, table: list[Row], connection: duckdb.DuckDBPyConnect
 
 
 def agree(kind: Kind, ours: Any, theirs: Any, weight: float) -> bool:
-    """Exact, or within rounding of the size of what was summed [DESIGN 4].
+    """Exact, or within rounding of the size of what was summed.
 
     Sums and averages: 1e-9 of the sum, or average, of |x|. Variances: DuckDB's running update loses digits as the mean
     grows against the deviation, so 1e-9 of deviation times root mean square, and what the mean's last digit makes of

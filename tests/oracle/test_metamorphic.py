@@ -1,4 +1,4 @@
-"""Results are the same whatever the batches, their order inside, and the other queries registered [DESIGN 6]."""
+"""Results are the same whatever the batches, their order inside, and the other queries registered."""
 
 from __future__ import annotations
 
