@@ -22,7 +22,7 @@ from headrace.model.derived_streams import derived_stream
 from headrace.model.errors import UsageError
 from headrace.model.schema import Catalog
 from headrace.sql import format_stream, parse_next, parse_query
-from headrace.storage.directory import Beginning, prepare, read_format
+from headrace.storage.directory import prepare, read_format
 from tests.engine.files import CATALOG, QUERIES, RESULTS, batches, expected, make_stepper, write_input
 from tests.engine.stories import read_results
 
@@ -135,7 +135,7 @@ def test_queries_over_results_know_of_the_loss(tmp_path: Path) -> None:
     first.changes.register({"up": (UP, up)})
     results = Results(first, derived_stream("up", up, CATALOG.streams[0].zone))
     directory = prepare_results(tmp_path / "job", "up", results, 2)
-    beginning = Beginning(*read_format(directory.root / "format.json")["beginning"])
+    beginning = read_format(directory.root / "format.json").beginning
     whole = replace(catalog, derived=(results.stream,))
     second = stepper_at(tmp_path, "up", whole, Upstream(results, [], beginning))
     second.changes.register({"down": (DOWN, down)})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from headrace.engine.decision import decide_step
 from headrace.engine.step import Input
 from headrace.engine.step_input import NewFiles
@@ -35,7 +37,7 @@ def test_a_step_without_anything_to_do_is_none(tmp_path: Path) -> None:
     nothing = replace(facts, files=NewFiles(), has_rows=False)
     # |--- rows of step 1 ---|  its watermark passed ends of windows, so they are closed in step 2
     assert decide_step(nothing) is not None
-    closed = replace(nothing, before=replace(first, closed_us=first.watermark_us))
+    closed = replace(nothing, before=structs.replace(first, closed_us=first.watermark_us))
     assert decide_step(closed) is None
     # a file that is left for another step keeps the stream from ending
     ended = decide_step(replace(closed, is_last=True))

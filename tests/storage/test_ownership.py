@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,6 +14,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from headrace.engine.context import Setting
 from headrace.engine.in_process import InProcess
@@ -134,7 +135,7 @@ def make_stepper_without_results(root: Path) -> Stepper:
     stepper = make_stepper(root, reset_results=True)
     shutil.rmtree(root / "results")
     (root / "results.old-1").rename(root / "results")
-    stepper.setting, stepper.marks.folders = replace(stepper.setting, results=()), []
+    stepper.setting, stepper.marks.folders = dataclasses.replace(stepper.setting, results=()), []
     return stepper
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+
+from msgspec import to_builtins
 
 from headrace.model.units import InputFile
 from headrace.storage.disk import digest
@@ -45,7 +47,7 @@ class Mark:
 
 def position_after(position: Position, mark: Mark) -> Position:
     """Where the source is, in few bytes: no two ways through it end at the same position."""
-    text = json.dumps([position, [asdict(file) for file in mark.files], mark.reading], sort_keys=True)
+    text = json.dumps([position, [to_builtins(file) for file in mark.files], mark.reading], sort_keys=True)
     return {"files": position.get("files", 0) + len(mark.files), "digest": digest(text.encode())}
 
 

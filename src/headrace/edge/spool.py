@@ -147,7 +147,7 @@ class Spool:
             self.check_new(path)
             write_file(path, to_record(Known(edge, stream)))
         with refusing_fields(path):
-            known = parse_known(read_record(path))
+            known = parse_known(read_record(path, dict))
         if (known.edge, known.stream) != (edge, stream):
             problem = f"{self.folder} is the state of edge {known.edge} for stream {known.stream}"
             raise UsageError("state", problem, hint=f"give {edge} a state directory of its own")

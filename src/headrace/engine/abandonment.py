@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from headrace.engine.watermark import BEGINNING_US, ENDED_US
 from headrace.model.errors import UsageError
@@ -17,7 +18,7 @@ ABANDONED = "abandoned, since it was gone"
 
 def gone_input(journal: Journal) -> dict[str, str]:
     """Files and frames of a step that can't be read any more, or have changed, with what is wrong."""
-    left_out = {each.path for each in journal.quarantined}
+    left_out = {file.path for file in journal.bad_files}
     problems = {}
     looks = {file.path: (file.size, file.modified_ns) for file in journal.files}
     for path in (path for path in {**looks, **{unit.path: None for unit in journal.units}} if path not in left_out):

@@ -25,7 +25,7 @@ from headrace.model.query import Query
 from headrace.model.schema import Stream, Table
 from headrace.model.time import parse_duration
 from headrace.sql import format_stream
-from headrace.storage.directory import Beginning, open_directory, prepare, read_format
+from headrace.storage.directory import open_directory, prepare, read_format
 from headrace.storage.records import ResultFolder
 from headrace.wire.exchange import DirectoryExchange
 
@@ -85,7 +85,7 @@ class Assembly:
         """Make the pipeline of queries over the results of a query, and of others that are joined to it."""
         results, *joined = (run.chain.results(name) for name in place.split("+"))
         prepared = prepare_results(self.state, place, results, results.stepper.setting.reducers)
-        beginning = Beginning(*read_format(prepared.root / "format.json")["beginning"])
+        beginning = read_format(prepared.root / "format.json").beginning
         feed = Feed(Source(str(results.folder), "parquet"))
         made = self.pipeline(results.stream, feed, run.chain, place, Upstream(results, joined, beginning))
         if run.is_open:

@@ -202,7 +202,7 @@ def prepare_results(state: Path, place: str, results: Results, reducers: int) ->
     make_folder(results.folder)
     root, declaration = state / place, format_stream(results.stream)
     path = root / "format.json"
-    if path.exists() and read_format(path)["declaration"] != declaration and not has_readers(root):
+    if path.exists() and read_format(path).declaration != declaration and not has_readers(root):
         shutil.rmtree(root)
     return prepare(root, declaration, reducers, beginning_of(results.stream, results.stepper.commit))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from headrace.engine.context import Step
 from headrace.engine.edge_inbox import highest_of, plans_to_keep, spans_of, with_edges
@@ -215,7 +216,7 @@ class Outcome:
 
 def list_left_out(journal: Journal, units: Iterable[UnitRead]) -> tuple[LeftOut, ...]:
     """The files that the step left out, with the rows that were read of those found bad midway."""
-    files = {each.path: each for each in journal.quarantined}
+    files = {file.path: file for file in journal.bad_files}
     bad = {journal.units[unit.place].path: unit.problem for unit in units if unit.problem is not None}
     for path, reason in bad.items():
         rows = sum(unit.rows for unit in units if journal.units[unit.place].path == path)

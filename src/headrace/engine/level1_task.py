@@ -11,7 +11,7 @@ from headrace.engine.admission import Admission
 from headrace.engine.context import Setting, Step, reader_of, step_columns, step_of
 from headrace.engine.edge_inbox import frame_at
 from headrace.engine.side_output import SideOutput
-from headrace.engine.task_counts import Counted, to_json
+from headrace.engine.task_counts import Counted
 from headrace.inputs import BadFile, Rows, read
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.failures import failures_named
@@ -20,7 +20,7 @@ from headrace.kernel.interchange import Counts, Shipment, pack, to_bytes
 from headrace.kernel.level1.fold import BUDGET_BYTES, level_one
 from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.model.units import Unit
-from headrace.storage.disk import DamagedError, read_file
+from headrace.storage.disk import DamagedError, read_file, to_json
 from headrace.storage.records import Attempt, UnitRead
 from headrace.wire.frame_checks import check_partials, check_rows
 from headrace.wire.frames import Frame, FrameError, from_bytes

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from headrace.engine.completeness import uncounted_times, with_skipped
 from headrace.engine.context import Setting, Step, step_of
 from headrace.engine.edge_inbox import spans_of
 from headrace.engine.level1_task import COUNTS, Piece
 from headrace.engine.registry import Registered, Registry
-from headrace.engine.task_counts import Counted, parse_counted
+from headrace.engine.task_counts import Counted
 from headrace.engine.watermark import BEGINNING_US, ENDED_US
 from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.close.windows import Closed, Due, Unknown, close
@@ -28,10 +28,11 @@ from headrace.kernel.group_owners import owner_without_groups
 from headrace.kernel.interchange import from_bytes
 from headrace.model.arrow import for_people
 from headrace.model.query import Query
+from headrace.model.record import Record
 from headrace.model.windows import AnyWindow, Interval
 from headrace.planner.demand import demand
 from headrace.planner.plan import route
-from headrace.storage.disk import digest, translate_errors, write_whole
+from headrace.storage.disk import digest, from_json, translate_errors, write_whole
 from headrace.storage.records import Attempt, Manifest, QueryState, ResultFile, SliceFile, StoredFile
 from headrace.storage.slices import (
     CACHE,
@@ -54,8 +55,7 @@ LONG_S = 1.0
 """Seconds to close the windows of a query that are worth a note."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reduced:
+class Reduced(Record, frozen=True):
     """What a reducer did, and what the tasks of level 1 counted, if they sent it to this one."""
 
     manifest: Manifest
@@ -88,7 +88,7 @@ class Received:
         self.sent: dict[str, list[Section]] = {}
         for piece in pieces:
             if piece.plan == COUNTS:
-                self.counted = self.counted.plus(parse_counted(piece.data))
+                self.counted = self.counted.plus(from_json(piece.data, Counted))
             else:
                 section = Section(piece.plan, from_bytes(piece.data), piece.data)
                 self.sent.setdefault(piece.plan, []).append(section)

@@ -9,16 +9,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from msgspec.structs import asdict
+
 from headrace.engine.quotas import Quotas
 from headrace.model.errors import HeadraceError, QueryError, UsageError, nearest
 from headrace.model.query import Query
 from headrace.model.query_names import check_query_name, same_name
+from headrace.model.record import Count, Record
 from headrace.model.schema import Catalog
 from headrace.planner.codec import decode, encode, find_renamed
 from headrace.sql import format_query, parse_next
@@ -58,8 +61,23 @@ class Registry:
         return {name: each.query for name, each in self.queries.items() if each.quarantine is None}
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class StoredQuery(Record, frozen=True):
+    """A registered query as it is stored: its value is among the values of its registry."""
+
+    sql: str
+    generation: Count
+    quarantine: str | None = None
+    closed_us: int | None = None
+
+
+class StoredRegistry(Record, frozen=True):
+    version: Count
+    next_generation: Count
+    queries: Mapping[str, StoredQuery]
+    values: str
+
+
+class Request(Record, frozen=True):
     """`action` is add, drop, replace, resume or reload."""
 
     id: str
@@ -136,17 +154,14 @@ def check_stream_name(name: str) -> None:
 def keep_registry(directory: Directory, registry: Registry) -> Registry:
     """Store a registry under the next version that no engine has written: a name is never used again."""
     queries = {
-        name: {
-            "sql": each.sql,
-            "generation": each.generation,
-            "quarantine": each.quarantine,
-            "closed_us": each.closed_us,
-        }
-        for name, each in registry.queries.items()
+        name: StoredQuery(known.sql, known.generation, known.quarantine, known.closed_us)
+        for name, known in registry.queries.items()
     }
-    document = {"next_generation": registry.next_generation, "queries": queries, "values": encode(registry.values)}
-    version = registry.version + 1
-    while not create_file(registry_path(directory.root, version), to_record({"version": version, **document})):
+    values, version = encode(registry.values), registry.version + 1
+    while not create_file(
+        registry_path(directory.root, version),
+        to_record(StoredRegistry(version, registry.next_generation, queries, values)),
+    ):
         version += 1
     return replace(registry, version=version)
 
@@ -169,14 +184,14 @@ def read_registry(root: Path, version: int) -> Registry:
 @lru_cache(maxsize=16)
 def known_registry(path: Path, version: int, _written_ns: int) -> Registry:
     """Kept, but not beyond the file: a directory may be deleted and created again."""
-    found = read_record(path)
-    if found["version"] != version:
-        raise DamagedError(path, f"is version {found['version']} of the registry")
-    values = decode(found["values"])
-    queries = {name: Registered(**each, query=values[name]) for name, each in found["queries"].items()}
-    for name in find_renamed(found["values"], values) & queries.keys():
+    stored = read_record(path, StoredRegistry)
+    if stored.version != version:
+        raise DamagedError(path, f"is version {stored.version} of the registry")
+    values = decode(stored.values)
+    queries = {name: Registered(**asdict(known), query=values[name]) for name, known in stored.queries.items()}
+    for name in find_renamed(stored.values, values) & queries.keys():
         queries[name] = replace(queries[name], sql=format_query(values[name]))
-    return Registry(version, found["next_generation"], queries)
+    return Registry(version, stored.next_generation, queries)
 
 
 # Requests
@@ -185,7 +200,7 @@ def known_registry(path: Path, version: int, _written_ns: int) -> Registry:
 def ask(directory: Directory, action: str, name: str, sql: str = "") -> str:
     """Leave a request; its id is how the answer is found."""
     made = Request(f"{time.time_ns():020}-{uuid4().hex[:8]}", action, name, sql)
-    write_file(directory.root / "inbox" / f"{made.id}.json", to_record(asdict(made)))
+    write_file(directory.root / "inbox" / f"{made.id}.json", to_record(made))
     return made.id
 
 
@@ -194,8 +209,8 @@ def requests(directory: Directory) -> list[Request]:
     waiting = []
     for path in sorted((directory.root / "inbox").glob("[0-9]*.json")):
         try:
-            waiting.append(Request(**read_record(path)))
-        except (DamagedError, TypeError):
+            waiting.append(read_record(path, Request))
+        except DamagedError:
             LOG.warning("a damaged request was put aside: %s", path.with_suffix(".damaged"))
             with translate_errors(path):
                 path.rename(path.with_suffix(".damaged"))
@@ -215,9 +230,9 @@ def answer_to(directory: Directory, id: str) -> dict[str, Any] | None:
     path = directory.root / "outbox" / f"{id}.json"
     if not path.exists():
         return None
-    found: dict[str, Any] = read_record(path)
+    answer = read_record(path, dict[str, Any])
     path.unlink(missing_ok=True)
-    return found
+    return answer
 
 
 def check_answer(answer: dict[str, Any]) -> dict[str, Any]:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from headrace.engine.commit import Outcome
 from headrace.engine.completeness import outlook
 from headrace.engine.conservation import check_conserved
-from headrace.engine.context import Setting, step_of
+from headrace.engine.context import Setting, Step, step_of
 from headrace.engine.decision import StepFacts, decide_step, next_step
 from headrace.engine.edge_inbox import Inbox, NewFrames
 from headrace.engine.level2_task import Reduced
@@ -47,7 +48,7 @@ from headrace.storage.garbage import collect_garbage, forget_answers, plans_in, 
 from headrace.storage.ownership import Owner
 from headrace.storage.records import Attempt, Commit, Journal
 from headrace.storage.result_marks import ResultMarks
-from headrace.storage.seen_files import Seen
+from headrace.storage.seen_files import SeenFiles
 from headrace.storage.staged_results import show, staging_folders
 from headrace.wire.ledger import from_json
 
@@ -129,7 +130,7 @@ class Stepper:
         self.commit = self.directory.last_commit()
         self.reset_folders = self.marks.check(self.commit)
         """Folders that do not have the results of the last commit: they were moved aside."""
-        self.seen = Seen(self.directory, self.commit)
+        self.seen = SeenFiles(self.directory, self.commit)
         plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
         self.kept_plan: tuple[Plan | None, str] = None, ""
         if plan is not None and self.commit and digest_of(encode(plan)) == self.commit.plan:
@@ -403,7 +404,7 @@ class Stepper:
 
     def build_commit(self, journal: Journal, ran: Ran) -> Commit:
         """The state after the step, if no row of it was lost."""
-        step = replace(step_of(self.setting, journal.key), last_commit=self.commit)
+        step = Step(self.setting, step_of(self.setting, journal.key).journal, self.commit)
         outcome = Outcome(step, ran.reduced)
         check_conserved(journal, outcome.counted, ran.dataframe_rows)
         return outcome.commit(self.owner.epoch, self.retain_us, self.list_inputs(journal))

@@ -21,7 +21,7 @@ from headrace.inputs import (
 from headrace.model.arrow import conform
 from headrace.model.units import InputFile, Unit
 from headrace.storage.records import Journal, LeftOut, Span
-from headrace.storage.seen_files import Seen
+from headrace.storage.seen_files import SeenFiles
 from headrace.wire.frame_checks import check_rows
 from headrace.wire.frames import from_bytes as frame_from_bytes
 
@@ -60,7 +60,7 @@ class NewFiles:
 
 
 def new_files(
-    setting: Setting, seen: Seen, step_bytes: int, upstream: Upstream | None, upstream_us: int | None
+    setting: Setting, seen: SeenFiles, step_bytes: int, upstream: Upstream | None, upstream_us: int | None
 ) -> NewFiles:
     """Files that no step has read, oldest first, as many as a step takes."""
     if setting.source is None:
@@ -126,7 +126,7 @@ def sampled_rows(setting: Setting, unit: Unit, version: int) -> Iterator[pa.Tabl
 
 def check_unchanged(journal: Journal) -> None:
     """A step that is run again must read what it would have read."""
-    left_out = {each.path for each in journal.quarantined}
+    left_out = {file.path for file in journal.bad_files}
     for file in (file for file in journal.files if file.path not in left_out):
         try:
             found = os.stat(file.path)

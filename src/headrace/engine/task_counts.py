@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
-from headrace.storage.records import ResultFile, Totals, UnitRead, result_files
+from headrace.storage.records import ResultFile, Totals, UnitRead
 
 
 @dataclass(slots=True)
@@ -47,13 +46,3 @@ class Counted:
 
 def add_counts(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
     return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
-
-
-def to_json(counted: Counted) -> bytes:
-    return json.dumps(asdict(counted)).encode()
-
-
-def parse_counted(data: bytes) -> Counted:
-    found = json.loads(data)
-    rejected, units = list(result_files(found["rejected"])), [UnitRead(**each) for each in found["units"]]
-    return Counted(**{**found, "totals": Totals(**found["totals"]), "rejected": rejected, "units": units})

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from headrace.model.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class InputFile:
+class InputFile(Record, frozen=True):
     """A file as it was when it was listed; the path is absolute."""
 
     path: str
@@ -14,8 +13,7 @@ class InputFile:
     modified_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Record, frozen=True):
     """What one task reads of a file: row groups [begin, end) of Parquet, or the lines that start in bytes [begin, end).
 
     A compressed text can't be entered in the middle: it is one unit. `size` is in bytes of the file, and `rows` is the

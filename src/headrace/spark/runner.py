@@ -6,9 +6,7 @@ tasks --mapInArrow--> level 1 --(reducer, bytes)--> repartitionById --mapInArrow
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -23,14 +21,14 @@ from headrace.engine.context import Setting, step_of
 from headrace.engine.level1_task import Piece, map_rows, map_units
 from headrace.engine.level2_task import Reduced, reduce_step
 from headrace.engine.step import Ran
-from headrace.engine.task_counts import parse_counted, to_json
 from headrace.inputs import Rows
 from headrace.inputs.conversion import convert_table
 from headrace.spark.session import check_workers
-from headrace.storage.records import Attempt, manifest_from
+from headrace.storage.disk import from_json, to_json
+from headrace.storage.records import Attempt
 
 PIECES = "reducer int, plan string, data binary"
-MANIFESTS = "manifest string, counted binary"
+REDUCED = "reduced binary"
 PIECE_SCHEMA = pa.schema([("reducer", pa.int32()), ("plan", pa.string()), ("data", pa.binary())])
 
 STEP_SETTINGS = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
@@ -66,13 +64,11 @@ class SparkRunner:
                 pieces = pieces.union(self.unit_pieces(setting, step, len(shares)))
         shuffled = pieces.repartitionById(setting.reducers, "reducer")
         try:
-            outcomes = shuffled.mapInArrow(make_reducer_task(setting, step), MANIFESTS).collect()
+            outcomes = shuffled.mapInArrow(make_reducer_task(setting, step), REDUCED).collect()
         except (PySparkException, Py4JError) as problem:
             check_workers(self.spark, problem)
             raise
-        reduced = [
-            Reduced(manifest_from(json.loads(row.manifest)), parse_counted(bytes(row.counted))) for row in outcomes
-        ]
+        reduced = [from_json(bytes(row.reduced), Reduced) for row in outcomes]
         if rows is None:
             return Ran(reduced)
         read = sum(each.counted.dataframe_rows for each in reduced)
@@ -117,8 +113,7 @@ def make_reducer_task(setting: Setting, step: Attempt) -> Callable[[Batches], Ba
         context = TaskContext.get()
         assert context is not None
         reduced = reduce_step(setting, step, context.partitionId(), read_pieces(batches))
-        manifest = json.dumps(asdict(reduced.manifest))
-        yield pa.RecordBatch.from_pydict({"manifest": [manifest], "counted": [to_json(reduced.counted)]})
+        yield pa.RecordBatch.from_pydict({"reduced": [to_json(reduced)]})
         freeze_gc(2, setting, step)
 
     return run

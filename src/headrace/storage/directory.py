@@ -19,6 +19,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from headrace.model.errors import UsageError
+from headrace.model.record import Count, Record
 from headrace.planner.codec import decode, digest_of, encode
 from headrace.planner.plan import Plan
 from headrace.storage.disk import (
@@ -31,7 +32,7 @@ from headrace.storage.disk import (
     to_record,
     write_file,
 )
-from headrace.storage.records import Commit, Journal, commit_from, journal_from
+from headrace.storage.records import Commit, Journal
 
 FORMAT_VERSION = 2
 FOLDERS = (
@@ -70,10 +71,10 @@ class Directory:
         path = self.journal_path(step, attempt)
         if not path.exists():
             return None
-        found = journal_from(read_record(path))
-        if found.key != (step, attempt):
-            raise DamagedError(path, f"is the journal of step {found.step}, attempt {found.attempt}")
-        return found
+        journal = read_record(path, Journal)
+        if journal.key != (step, attempt):
+            raise DamagedError(path, f"is the journal of step {journal.step}, attempt {journal.attempt}")
+        return journal
 
     def newest_journal(self, step: int) -> Journal | None:
         """That of the last attempt that was no trial."""
@@ -95,10 +96,10 @@ class Directory:
 
     def commit(self, step: int) -> Commit:
         path = self.commit_path(step)
-        found = commit_from(read_record(path))
-        if found.step != step:
-            raise DamagedError(path, f"is the commit record of step {found.step}")
-        return found
+        commit = read_record(path, Commit)
+        if commit.step != step:
+            raise DamagedError(path, f"is the commit record of step {commit.step}")
+        return commit
 
     def last_commit(self) -> Commit | None:
         """The newest one, which must follow the one before it and be followed by no journal but the next."""
@@ -108,15 +109,15 @@ class Directory:
         for step in later:
             if step > newest + 1:
                 raise DamagedError(self.commit_path(step - 1), "is missing, but a later step began")
-        noted = self.root / "commits" / "last"
-        if noted.exists() and read_record(noted) > newest:
-            raise DamagedError(self.commit_path(read_record(noted)), "is missing")
+        note = self.root / "commits" / "last"
+        if note.exists() and (noted := read_record(note, int)) > newest:
+            raise DamagedError(self.commit_path(noted), "is missing")
         if not steps:
             return None
-        found = self.commit(newest)
-        if newest > 1 and found.previous != self.commit_digest(newest - 1):
+        commit = self.commit(newest)
+        if newest > 1 and commit.previous != self.commit_digest(newest - 1):
             raise DamagedError(self.commit_path(newest - 1), "is not the one that the next step followed")
-        return found
+        return commit
 
     def note_commit(self, step: int) -> None:
         """That there was one: should it get lost, that is noticed."""
@@ -162,8 +163,7 @@ class Directory:
         path = self.root.parent / "identity"
         if not path.exists():
             create_file(path, to_record(uuid4().hex))
-        identity: str = read_record(path)
-        return identity
+        return read_record(path, str)
 
 
 ENDINGS = {"plans": ".json", "tables": ".arrow"}
@@ -209,37 +209,46 @@ class Beginning(NamedTuple):
 FIRST = Beginning()
 
 
+class Format(Record, frozen=True):
+    """What a state directory is, in `format.json`: the stream is known by the text that declares it."""
+
+    version: Count
+    reducers: Count
+    declaration: str
+    beginning: Beginning = FIRST
+
+
 def prepare(root: Path, declaration: str, reducers: int, beginning: Beginning = FIRST) -> Directory:
     """A new state directory, or the one that is there: its number of reducers stays, and it must be of this stream."""
     make_folder(root)
     for name in FOLDERS:
         make_folder(root / name)
     path = root / "format.json"
-    document = {"version": FORMAT_VERSION, "reducers": reducers, "declaration": declaration, "beginning": beginning}
     if any((root / "commits").iterdir()) and not path.exists():
         raise DamagedError(path, "is missing")
-    create_file(path, to_record(document))
-    found = read_format(path)
-    if found["declaration"] != declaration:
+    create_file(path, to_record(Format(FORMAT_VERSION, reducers, declaration, beginning)))
+    known = read_format(path)
+    if known.declaration != declaration:
         raise UsageError(
             "state-schema",
             f"the state in {root} is of a stream with another declaration",
-            detail=f"it was declared as {found['declaration']}",
+            detail=f"it was declared as {known.declaration}",
             hint="declare it as it was, or start over with an empty state directory",
         )
-    return Directory(root, found["reducers"])
+    return Directory(root, known.reducers)
 
 
 def open_directory(root: Path) -> Directory:
     path = root / "format.json"
     if not path.exists():
         raise UsageError("state", f"there is no state in {root}", hint="headrace run makes it")
-    return Directory(root, read_format(path)["reducers"])
+    return Directory(root, read_format(path).reducers)
 
 
-def read_format(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = read_record(path)
-    if found["version"] != FORMAT_VERSION:
-        problem = f"the state in {path.parent} has format {found['version']}, this program has {FORMAT_VERSION}"
+def read_format(path: Path) -> Format:
+    """Return the format of a state. The version comes first: those to come may have other fields."""
+    version = read_record(path, dict[str, Any]).get("version")
+    if version != FORMAT_VERSION:
+        problem = f"the state in {path.parent} has format {version}, this program has {FORMAT_VERSION}"
         raise UsageError("state-version", problem, hint="use the version of Headrace that wrote it")
-    return found
+    return read_record(path, Format)

@@ -16,11 +16,14 @@ from functools import cache
 from hashlib import blake2b
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from uuid import uuid4
+
+import msgspec
 
 from headrace.model.errors import DataError, UsageError
 
+Value = TypeVar("Value")
 DIGEST_BYTES = 16
 SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):/")
 TEMPORARY = ".writing-"
@@ -178,18 +181,29 @@ def read_file(path: Path, expected: str | None = None) -> bytes:
 # Records: JSON behind a line with its digest
 
 
-def to_record(document: object) -> bytes:
-    """Values of dataclasses become objects of their fields."""
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False, default=fields_of).encode()
+def to_record(value: object) -> bytes:
+    text = to_json(value)
     return digest(text).encode() + b"\n" + text + b"\n"
 
 
-def fields_of(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
-
-
-def read_record(path: Path) -> Any:
+def read_record(path: Path, kind: type[Value]) -> Value:
+    """Return a value of the type that was written."""
     head, _, text = read_file(path).partition(b"\n")
     if digest(text.removesuffix(b"\n")) != head.decode("ascii", "replace"):
         raise DamagedError(path, "is damaged: it has another checksum than when it was written")
-    return json.loads(text)
+    try:
+        return from_json(text, kind)
+    except ValueError as problem:
+        raise DamagedError(path, f"can't be used: {problem}") from None
+
+
+def to_json(value: object) -> bytes:
+    """Return a value as JSON. Not by `msgspec.json`, which writes NaN as null and refuses names of files that are not
+    UTF-8.
+    """
+    return json.dumps(msgspec.to_builtins(value), separators=(",", ":"), allow_nan=False).encode()
+
+
+def from_json(text: bytes, kind: type[Value]) -> Value:
+    """Return the value in a JSON text; raise a ValueError if it is not of the type."""
+    return msgspec.convert(json.loads(text), kind)

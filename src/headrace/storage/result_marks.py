@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 from uuid import uuid4
 
 from headrace.model.errors import UsageError
+from headrace.model.record import Count, Record
 from headrace.storage.directory import Directory
 from headrace.storage.disk import (
     DamagedError,
@@ -29,14 +29,14 @@ from headrace.storage.records import Commit, ResultFolder
 PREFIX = ".headrace-"
 
 
-class Mark(NamedTuple):
+class ResultMark(Record, frozen=True, array_like=True):
     """Who shows results in a folder: the identity of a job, the last step that was shown, the digest of its commit.
 
     `is_reset`: the results of that step, and of those before, were moved aside.
     """
 
     identity: str
-    step: int
+    step: Count
     commit: str
     is_reset: bool = False
 
@@ -79,7 +79,7 @@ class ResultMarks:
         for path in self.directory.root.parent.glob("*/format.json"):
             other = Directory(path.parent, self.directory.reducers)
             if (last := other.last_commit()) is not None:
-                mark = Mark(self.directory.identity, last.step, other.commit_digest(last.step), is_reset=True)
+                mark = ResultMark(self.directory.identity, last.step, other.commit_digest(last.step), is_reset=True)
                 write_file(new / f"{PREFIX}{path.parent.name}.json", to_record(mark))
         with translate_errors(folder):
             if folder.exists():
@@ -106,7 +106,7 @@ class ResultMarks:
         """Mark the folders before the results of a step are shown; yield what must be synced before the next commit."""
         if not commit.results:
             return
-        mark = Mark(self.directory.identity, commit.step, self.directory.commit_digest(commit.step))
+        mark = ResultMark(self.directory.identity, commit.step, self.directory.commit_digest(commit.step))
         for folder in self.folders:
             path = self.path(folder)
             make_folder(folder)
@@ -116,10 +116,10 @@ class ResultMarks:
             yield folder
 
 
-def read_mark(path: Path) -> Mark:
+def read_mark(path: Path) -> ResultMark:
     try:
-        return Mark(*read_record(path))
-    except (DamagedError, TypeError):
+        return read_record(path, ResultMark)
+    except DamagedError:
         problem = f"{path}, which says whose results these are, is damaged"
         hint = "delete it if you are sure that the results are those of this job"
         raise UsageError("results-owned", problem, hint=hint) from None

@@ -6,12 +6,13 @@ import logging
 import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.model.errors import UsageError
+from headrace.model.record import Record
 from headrace.model.units import InputFile
 from headrace.storage.directory import Directory
-from headrace.storage.disk import read_record, to_record, write_file
+from headrace.storage.disk import DamagedError, read_record, to_record, write_file
 from headrace.storage.records import Commit, Journal
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +35,18 @@ class Look(NamedTuple):
     modified_ns: int
 
 
-class Seen:
+class FileList(Record, frozen=True):
+    """All files that were read, with what they looked like if that is known, and since when some are gone."""
+
+    files: list[str | tuple[str, int, int]]
+    absent_us: dict[str, int]
+
+
+ANY_FILE_LIST: Any = FileList | list[str]
+"""Once a list had nothing but the paths."""
+
+
+class SeenFiles:
     """The files that committed steps have read, by path. Those that are known to have changed since, and those of lists
     that had nothing but paths, have no look. `absent_us` says since when a file is known to be gone, by the clock of
     the steps: it may come back, and must not be read again then.
@@ -47,20 +59,17 @@ class Seen:
         self.looks: dict[str, Look | None] = {}
         self.absent_us: dict[str, int] = {}
         if self.listed:
-            document = read_record(self.path(self.listed))
-            if isinstance(document, dict):
-                self.absent_us = document["absent_us"]
-                document = document["files"]
-            for each in document:
-                path, *look = [each] if isinstance(each, str) else each
+            known = read_record(self.path(self.listed), ANY_FILE_LIST)
+            if isinstance(known, FileList):
+                self.absent_us = known.absent_us
+            for file in known.files if isinstance(known, FileList) else known:
+                path, *look = [file] if isinstance(file, str) else file
                 self.looks[path] = Look(*look) if look else None
         for step in range(self.listed + 1, (commit.step if commit else 0) + 1):
             journal = directory.journal(step)
-            if journal is None:
-                # A journal is written before its step, so this is damage; reading it says so.
-                read_record(directory.journal_path(step))
-            else:
-                self.add(journal)
+            if journal is None:  # it is written before its step
+                raise DamagedError(directory.journal_path(step), "is missing")
+            self.add(journal)
 
     def check_device(self, folder: str) -> None:
         """Raise an error if the directory lies on another device than before: a disk was mounted, or is gone."""
@@ -95,8 +104,8 @@ class Seen:
         """Write the list. Files that are gone are remembered for a time, in case they come back."""
         if clock_us is not None:
             self.forget_absent(present, clock_us)
-        files = [path if look is None else [path, *look] for path, look in sorted(self.looks.items())]
-        write_file(self.path(step), to_record({"files": files, "absent_us": self.absent_us}))
+        files = [path if look is None else (path, *look) for path, look in sorted(self.looks.items())]
+        write_file(self.path(step), to_record(FileList(files, self.absent_us)))
         self.listed = step
         return step
 

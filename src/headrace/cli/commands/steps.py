@@ -76,7 +76,7 @@ def abandon(job: Path, step: int, stream: str | None) -> None:
         journal = abandon_input(directory, step, declared.skew_us if declared else 0)
     finally:
         owner.close()
-    lost = [each for each in journal.quarantined if each.reason.startswith("abandoned")]
+    lost = [each for each in journal.bad_files if each.reason.startswith("abandoned")]
     for each in lost:
         click.echo(f"abandoned: {printable(each.path)}")
     for span in journal.lost:
