@@ -25,7 +25,7 @@ from benchmarks.timing import seconds
 from headrace.cli.progress import Report, progress_bar
 from headrace.datasets import generate
 from headrace.engine.run import Run
-from headrace.engine.step import Stepper
+from headrace.engine.step.stepper import Stepper
 from headrace.expressions.static_tables import Data
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand

@@ -34,7 +34,7 @@ from headrace.datasets import generate
 from headrace.datasets.files import write_parquet
 from headrace.engine.registry import answer_to, ask
 from headrace.engine.run import now_us
-from headrace.engine.step import Stepper
+from headrace.engine.step.stepper import Stepper
 from headrace.spark.session import session
 from headrace.spark.single_query import Files, files_in
 from headrace.sql import format_query

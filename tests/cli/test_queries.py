@@ -19,10 +19,10 @@ from headrace.cli.commands.init import FILES
 from headrace.cli.commands.queries import Listed, table_of
 from headrace.cli.job_file import read_job
 from headrace.cli.jobs import load_catalog, load_script
-from headrace.engine.context import Setting
-from headrace.engine.in_process import InProcess
 from headrace.engine.registry import requests
-from headrace.engine.step import Input, Stepper
+from headrace.engine.step.context import Setting
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Input, Stepper
 from headrace.model.query_names import QUERY_NAME_HINT
 from headrace.sql import format_query, format_stream
 from headrace.storage.directory import open_directory, prepare

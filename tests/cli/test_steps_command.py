@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.step import Input, Stepper
+from headrace.engine.step.stepper import Input, Stepper
 from tests.cli.command_line import CommandLine
 from tests.cli.test_queries import add_rows, job, stepper
 

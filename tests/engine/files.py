@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from headrace.engine.context import Setting
-from headrace.engine.in_process import InProcess
-from headrace.engine.step import Input, Stepper
+from headrace.engine.step.context import Setting
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import Source
 from headrace.model.query import Output
 from headrace.model.schema import Catalog

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from headrace.engine.context import Setting
-from headrace.engine.in_process import InProcess
 from headrace.engine.registry import ask
-from headrace.engine.step import Input, Stepper
+from headrace.engine.step.context import Setting
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Input, Stepper
 from headrace.model.arrow import plain_values
 from headrace.model.query import Output, Query
 from headrace.model.schema import Catalog

@@ -11,12 +11,12 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.engine.abandonment import abandon_input, gone_input
 from headrace.engine.chain import Results, Upstream, prepare_results
-from headrace.engine.context import Setting
-from headrace.engine.in_process import InProcess
 from headrace.engine.registry import ask
-from headrace.engine.step import Input, Stepper
+from headrace.engine.step.context import Setting
+from headrace.engine.step.replay import abandon_input, gone_input
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import BadFile, Source
 from headrace.model.derived_streams import derived_stream
 from headrace.model.errors import UsageError

@@ -28,9 +28,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace
-from headrace.engine.in_process import InProcess
 from headrace.engine.run import Run
-from headrace.engine.step import Stepper
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Stepper
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.spark import engine as engine_module
 from headrace.spark.engine import Engine

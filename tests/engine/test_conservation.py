@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import inputs
-from headrace.engine import level1_task as mapping
-from headrace.engine.admission import Admission
-from headrace.engine.step import Input
+from headrace.engine.step import level1_task as mapping
+from headrace.engine.step.late_rows import Admission
+from headrace.engine.step.stepper import Input
 from headrace.inputs import Rows
 from headrace.inputs.parquet import PIECE_ROWS
 from headrace.model.errors import DataError
@@ -84,7 +84,7 @@ def test_a_task_that_is_not_run_once(tmp_path: Path, times: int) -> None:
         for _ in range(times if 0 in own else 1):
             yield from map_units(setting, number, own)
 
-    with patch("headrace.engine.in_process.map_units", odd), pytest.raises(DataError, match="units") as problem:
+    with patch("headrace.engine.step.runner.map_units", odd), pytest.raises(DataError, match="units") as problem:
         stepper.step(Input())
     assert problem.value.code == "rows-lost"
     assert stepper.commit is None
@@ -111,7 +111,7 @@ def test_rows_that_a_reader_loses(tmp_path: Path) -> None:
         for rows in read(*given):
             yield replace(rows, table=rows.table.slice(1))
 
-    with patch("headrace.engine.level1_task.read", forgetful), pytest.raises(DataError, match="11 of 12 rows"):
+    with patch("headrace.engine.step.level1_task.read", forgetful), pytest.raises(DataError, match="11 of 12 rows"):
         stepper.step(Input())
     assert stepper.commit is None
     stepper.close()

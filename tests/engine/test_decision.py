@@ -7,9 +7,9 @@ from pathlib import Path
 
 from msgspec import structs
 
-from headrace.engine.decision import decide_step
-from headrace.engine.step import Input
-from headrace.engine.step_input import NewFiles
+from headrace.engine.step.decision import decide_step
+from headrace.engine.step.input import NewFiles
+from headrace.engine.step.stepper import Input
 from tests.engine.files import batches, make_stepper, write_input
 
 

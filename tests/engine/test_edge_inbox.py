@@ -22,11 +22,11 @@ from headrace.edge.agent_progress import Mode
 from headrace.edge.file_source import FileSource
 from headrace.edge.spool import Spool
 from headrace.edge.work import Work, work_for
-from headrace.engine.context import Setting
 from headrace.engine.edge_inbox import Inbox, holding_back, plans_to_keep
-from headrace.engine.in_process import InProcess
 from headrace.engine.registry import ask
-from headrace.engine.step import NOTHING, Input, Stepper
+from headrace.engine.step.context import Setting
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import NOTHING, Input, Stepper
 from headrace.expressions.evaluation import Evaluation
 from headrace.inputs import Source
 from headrace.model.arrow import arrow_type

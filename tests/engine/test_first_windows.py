@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from headrace.engine.registry import answer_to, ask
-from headrace.engine.step import Input
+from headrace.engine.step.stepper import Input
 from headrace.model.windows import Window
 from headrace.sql import parse_query
 from headrace.windows import bounds_of, last_ending

@@ -14,11 +14,11 @@ import pytest
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from headrace.engine.context import Setting
-from headrace.engine.in_process import InProcess
 from headrace.engine.progress import progress_of
 from headrace.engine.registry import ask
-from headrace.engine.step import Input, Stepper
+from headrace.engine.step.context import Setting
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import BadFile, Source, read_table
 from headrace.model.errors import HeadraceError, printable
 from headrace.sql import format_stream, parse_query, parse_script

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace
-from headrace.engine.context import Setting, step_of
-from headrace.engine.in_process import InProcess
-from headrace.engine.quarantine import Bisection
 from headrace.engine.registry import answer_to, ask
-from headrace.engine.step import Input, Ran, Stepper
+from headrace.engine.step.context import Setting, step_of
+from headrace.engine.step.quarantine import Bisection
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Input, Ran, Stepper
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.close import windows as closing_module
 from headrace.model.errors import QueryFailure
@@ -168,8 +168,8 @@ def test_a_slow_query_is_left_out_from_the_next_step_on(root: Path) -> None:
 
     commits = []
     with (
-        patch("headrace.engine.level2_task.close", closing),
-        patch("headrace.engine.level2_task.time.monotonic", lambda: now_s),
+        patch("headrace.engine.step.level2_task.close", closing),
+        patch("headrace.engine.step.level2_task.time.monotonic", lambda: now_s),
     ):
         while (commit := stepper.step(Input(ended=stepper.number > STEPS))) is not None:
             commits.append(commit)

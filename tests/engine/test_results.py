@@ -15,7 +15,7 @@ import pytest
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.sinks.console import Console
 from headrace.engine.sinks.sinks import Memory, make_sink
-from headrace.engine.step import Input
+from headrace.engine.step.stepper import Input
 from headrace.model.errors import UsageError
 from headrace.storage.records import ResultFolder
 from headrace.storage.staged_results import FORMATS

@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from headrace.cli.main import main
-from headrace.engine.in_process import InProcess
+from headrace.engine.step.runner import InProcess
 from headrace.spark import engine
 from headrace.spark import session as sessions
 from headrace.storage import garbage

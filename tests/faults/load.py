@@ -30,11 +30,11 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.commit import windows_of
-from headrace.engine.context import Setting
-from headrace.engine.in_process import InProcess
 from headrace.engine.registry import ask
-from headrace.engine.step import Input, Stepper
+from headrace.engine.step.commit_record import windows_of
+from headrace.engine.step.context import Setting
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Input, Stepper
 from headrace.model.time import SECOND_US
 from headrace.sql import parse_script
 from headrace.storage import garbage

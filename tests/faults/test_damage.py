@@ -15,11 +15,11 @@ from headrace.edge.agent import Agent
 from headrace.edge.agent_progress import Mode
 from headrace.edge.file_source import FileSource
 from headrace.edge.spool import Spool
-from headrace.engine.context import Setting
 from headrace.engine.edge_inbox import Inbox
-from headrace.engine.in_process import InProcess
 from headrace.engine.registry import answer_to, ask
-from headrace.engine.step import Input, Stepper
+from headrace.engine.step.context import Setting
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import Source
 from headrace.sql import format_stream, parse_query
 from headrace.storage.directory import prepare

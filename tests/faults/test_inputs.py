@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.engine.in_process import InProcess
-from headrace.engine.step import Input
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Input
 from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, format_timestamp
 from headrace.model.types import MAX_BIGINT, MIN_BIGINT
 from headrace.reference import Interpreter, StepResult

@@ -27,6 +27,6 @@ def test_parts_of_former_plans_are_forgotten() -> None:
 
 
 def test_every_cache_of_parts_is_known() -> None:
-    import headrace.engine.in_process  # noqa: F401 - loads the kernel
+    import headrace.engine.step.runner  # noqa: F401 - loads the kernel
 
     assert {"demand", "node_id", "cuts_of", "sieve_of"} <= {cache.__name__ for cache in CACHES}

@@ -13,7 +13,7 @@ import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf
 
-from headrace.engine.context import Setting, step_of
+from headrace.engine.step.context import Setting, step_of
 from headrace.model.errors import UsageError
 from headrace.spark import executors
 from headrace.spark import session as sessions

@@ -11,10 +11,10 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from headrace.engine.context import Setting
-from headrace.engine.in_process import InProcess
 from headrace.engine.registry import answer_to, ask
-from headrace.engine.step import Input, Stepper
+from headrace.engine.step.context import Setting
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Input, Stepper
 from headrace.model.caches import CACHES, MAX_PLANS
 from headrace.sql import parse_script
 from headrace.storage.directory import prepare

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from headrace.engine.context import Setting
-from headrace.engine.in_process import InProcess
 from headrace.engine.registry import answer_to, ask, read_registry
-from headrace.engine.step import Input, Stepper
+from headrace.engine.step.context import Setting
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import Source
 from headrace.model.errors import UsageError
 from headrace.sql import format_stream, parse_query

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.engine.step import Input
+from headrace.engine.step.stepper import Input
 from headrace.storage.slices import Cache
 from tests.engine.files import batches, make_stepper, write_input
 

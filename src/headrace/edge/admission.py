@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.edge.intake import Intake
-from headrace.engine.admission import event_times_us, highest_by_partition, is_future
-from headrace.engine.watermark import is_idle
+from headrace.engine.step.late_rows import event_times_us, highest_by_partition, is_future
+from headrace.engine.step.watermark import is_idle
 from headrace.model.arrays import Integers
 from headrace.model.schema import Stream
 from headrace.model.time import earlier, later

@@ -31,7 +31,7 @@ from headrace.edge.work import (
     split_span,
     work_for,
 )
-from headrace.engine.admission import event_times_us
+from headrace.engine.step.late_rows import event_times_us
 from headrace.kernel.failures import queries_using
 from headrace.model.caches import note_plan
 from headrace.model.errors import DataError, ExpressionFailure, HeadraceError, UsageError

@@ -10,13 +10,13 @@ from uuid import uuid4
 import pyarrow as pa
 
 from headrace.engine.chain import Chain, Upstream, has_readers, prepare_results
-from headrace.engine.context import Setting
 from headrace.engine.edge_inbox import Inbox
 from headrace.engine.feeds import Feed
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.registry import check_stream_name
 from headrace.engine.run import Run
-from headrace.engine.step import Stepper
+from headrace.engine.step.context import Setting
+from headrace.engine.step.stepper import Stepper
 from headrace.inputs import Source, read_table
 from headrace.inputs.conversion import convert_whole
 from headrace.model.derived_streams import place_of

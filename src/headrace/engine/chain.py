@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.registry import read_registry, requests
-from headrace.engine.step import Stepper
-from headrace.engine.watermark import ENDED_US, extent_us
+from headrace.engine.step.stepper import Stepper
+from headrace.engine.step.watermark import ENDED_US, extent_us
 from headrace.inputs.conversion import as_stream
 from headrace.model.arrow import arrow_type
 from headrace.model.derived_streams import derived_stream, place_of

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.engine.registry import Registry
-from headrace.engine.watermark import BEGINNING_US
+from headrace.engine.step.watermark import BEGINNING_US
 from headrace.model.schema import Stream
 from headrace.model.units import Unit
 from headrace.planner.demand import demand

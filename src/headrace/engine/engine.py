@@ -16,13 +16,13 @@ from headrace.engine.assembly import Assembly
 from headrace.engine.dataframes import columns_of, mention_unread, unread_columns
 from headrace.engine.edge_inbox import PUSHES
 from headrace.engine.feeds import Feed, PathText, make_feed, read_columns
-from headrace.engine.in_process import InProcess
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.quotas import Quotas
 from headrace.engine.run import Run, StreamingQuery, translate_errors
 from headrace.engine.sinks.sinks import Sink, make_sink
-from headrace.engine.step import Runner
-from headrace.engine.step_input import STEP_BYTES
+from headrace.engine.step.input import STEP_BYTES
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Runner
 from headrace.inputs.conversion import check_schema
 from headrace.kernel.close.windows import MAX_RESULT_ROWS
 from headrace.model.errors import DataError, HeadraceError, UsageError

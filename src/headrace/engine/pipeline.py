@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.engine.plan_in_force import SAMPLE_ROWS
 from headrace.engine.progress import Progress, progress_of
 from headrace.engine.sinks.sinks import Sink, deliver_results
-from headrace.engine.step import Input, Stepper
+from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs.conversion import convert_table
 from headrace.model.schema import Stream
 from headrace.storage.records import Commit

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from headrace.engine.commit import windows_of
-from headrace.engine.watermark import ENDED_US
+from headrace.engine.step.commit_record import windows_of
+from headrace.engine.step.watermark import ENDED_US
 from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, from_microseconds
 from headrace.planner.plan import Plan
 from headrace.storage.records import Commit, QueryState, Totals

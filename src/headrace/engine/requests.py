@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from headrace.engine.context import Setting
 from headrace.engine.plan_in_force import Planner
 from headrace.engine.quotas import Quotas
 from headrace.engine.registry import (
@@ -22,6 +21,7 @@ from headrace.engine.registry import (
     with_queries,
     write_answers,
 )
+from headrace.engine.step.context import Setting
 from headrace.expressions.static_tables import Data
 from headrace.kernel.level1.join import Joiner
 from headrace.model.errors import HeadraceError, UsageError, nearest

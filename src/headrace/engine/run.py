@@ -16,7 +16,7 @@ from headrace.engine.chain import Chain
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.progress import Progress
 from headrace.engine.registry import answer_to, ask, check_answer
-from headrace.engine.step import Input
+from headrace.engine.step.stepper import Input
 from headrace.model.arrow import from_rows
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.model.query_names import check_query_name

@@ -11,8 +11,8 @@ from headrace.engine.engine import LocalEngine, Options
 from headrace.engine.feeds import PathText
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.quotas import Quotas
-from headrace.engine.step import Runner
-from headrace.engine.step_input import STEP_BYTES
+from headrace.engine.step.input import STEP_BYTES
+from headrace.engine.step.stepper import Runner
 from headrace.kernel.close.windows import MAX_RESULT_ROWS
 from headrace.spark.dataframes import empty_table
 from headrace.spark.errors import translate_error

@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
-from headrace.engine.context import Setting, step_of
-from headrace.engine.level1_task import Piece, map_rows, map_units
-from headrace.engine.level2_task import Reduced, reduce_step
-from headrace.engine.step import Ran
+from headrace.engine.step.context import Setting, step_of
+from headrace.engine.step.level1_task import Piece, map_rows, map_units
+from headrace.engine.step.level2_task import Reduced, reduce_step
+from headrace.engine.step.stepper import Ran
 from headrace.inputs import Rows
 from headrace.inputs.conversion import convert_table
 from headrace.spark.session import check_workers

@@ -6,8 +6,8 @@ import gc
 
 from pyspark.daemon import manager
 
-import headrace.engine.level1_task
-import headrace.engine.level2_task  # noqa: F401 - loaded for the workers
+import headrace.engine.step.level1_task
+import headrace.engine.step.level2_task  # noqa: F401 - loaded for the workers
 from headrace.kernel.memory import keep_memory
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ Example:
 """
 
 from headrace.engine.engine import LocalEngine, Options
-from headrace.engine.in_process import InProcess
+from headrace.engine.step.runner import InProcess
 from headrace.testing.scripts import ABORT, STOP, FakeClock, Mark, play, write_batch
 from headrace.testing.tables import assert_same_rows, sort_rows
 

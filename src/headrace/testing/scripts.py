@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.aggregates.user import DeclaredAggregate
-from headrace.engine.context import Setting
 from headrace.engine.engine import LocalEngine, Options
-from headrace.engine.in_process import InProcess
 from headrace.engine.run import Run
-from headrace.engine.step import Ran
+from headrace.engine.step.context import Setting
+from headrace.engine.step.runner import InProcess
+from headrace.engine.step.stepper import Ran
 from headrace.model.arrow import arrow_type
 from headrace.model.errors import UsageError
 from headrace.model.schema import Stream, UserFunction

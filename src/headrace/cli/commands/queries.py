@@ -18,9 +18,9 @@ from headrace.cli.jobs import load_catalog, load_script
 from headrace.cli.live import LEFT_OUT, print_wide
 from headrace.cli.replies import describe_answer, open_state, wait_for_answer
 from headrace.engine.chain import beginning_of
-from headrace.engine.completeness import outlook
 from headrace.engine.edge_inbox import holding_back
 from headrace.engine.registry import ask, read_registry, requests
+from headrace.engine.step.completeness import outlook
 from headrace.inputs.text_file import STANDARD_INPUT, read_text
 from headrace.model.derived_streams import place_of
 from headrace.model.errors import HeadraceError, UsageError, nearest, printable

@@ -9,8 +9,8 @@ import rich_click as click
 from headrace.cli.commands.queries import directories
 from headrace.cli.job_file import read_job
 from headrace.cli.jobs import load_catalog
-from headrace.engine.abandonment import abandon_input, gone_input
-from headrace.engine.watermark import BEGINNING_US, ENDED_US
+from headrace.engine.step.replay import abandon_input, gone_input
+from headrace.engine.step.watermark import BEGINNING_US, ENDED_US
 from headrace.model.errors import UsageError, printable
 from headrace.model.schema import Catalog
 from headrace.model.time import format_timestamp

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.engine.context import Setting, step_of
-from headrace.engine.level1_task import Piece, map_rows, map_units
-from headrace.engine.level2_task import reduce_step
-from headrace.engine.step import Ran
+from headrace.engine.step.context import Setting, step_of
+from headrace.engine.step.level1_task import Piece, map_rows, map_units
+from headrace.engine.step.level2_task import reduce_step
+from headrace.engine.step.stepper import Ran
 from headrace.inputs import Rows
 from headrace.inputs.conversion import convert_table
 from headrace.storage.records import Attempt

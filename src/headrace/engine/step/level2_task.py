@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace
 
-from headrace.engine.completeness import uncounted_times, with_skipped
-from headrace.engine.context import Setting, Step, step_of
 from headrace.engine.edge_inbox import spans_of
-from headrace.engine.level1_task import COUNTS, Piece
 from headrace.engine.registry import Registered, Registry
-from headrace.engine.task_counts import Counted
-from headrace.engine.watermark import BEGINNING_US, ENDED_US
+from headrace.engine.step.completeness import uncounted_times, with_skipped
+from headrace.engine.step.context import Setting, Step, step_of
+from headrace.engine.step.level1_task import COUNTS, Piece
+from headrace.engine.step.task_counts import Counted
+from headrace.engine.step.watermark import BEGINNING_US, ENDED_US
 from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.close.windows import Closed, Due, Unknown, close
 from headrace.kernel.failures import failures_of

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from headrace.engine.context import Step
 from headrace.engine.edge_inbox import highest_of, plans_to_keep, spans_of, with_edges
-from headrace.engine.level2_task import ORDER, Reduced, is_merged, state_of
-from headrace.engine.task_counts import Counted, add_counts
-from headrace.engine.watermark import (
+from headrace.engine.step.context import Step
+from headrace.engine.step.level2_task import ORDER, Reduced, is_merged, state_of
+from headrace.engine.step.task_counts import Counted, add_counts
+from headrace.engine.step.watermark import (
     ENDED_US,
     moved_partitions,
     moved_watermark,

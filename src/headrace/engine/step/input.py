@@ -9,9 +9,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from headrace.engine.context import Setting, step_columns
 from headrace.engine.edge_inbox import frame_at
 from headrace.engine.plan_in_force import SAMPLE_ROWS
+from headrace.engine.step.context import Setting, step_columns
 from headrace.inputs import (
     BadFile,
     cut,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headrace.engine.task_counts import Counted
+from headrace.engine.step.task_counts import Counted
 from headrace.model.errors import DataError
 from headrace.storage.records import Journal, Totals
 

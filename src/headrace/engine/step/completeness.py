@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from headrace.engine.watermark import ENDED_US, extent_us
+from headrace.engine.step.watermark import ENDED_US, extent_us
 from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.close.windows import Due, Unknown, is_known
 from headrace.model.query import Query

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from headrace.engine.context import Step
+from headrace.engine.step.context import Step
 from headrace.model.arrow import arrow_type, for_people
 from headrace.model.types import TIMESTAMP
 from headrace.storage.disk import begin_sync

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from headrace.engine.watermark import BEGINNING_US, ENDED_US
+from headrace.engine.step.watermark import BEGINNING_US, ENDED_US
 from headrace.model.errors import UsageError
 from headrace.storage.directory import Directory
 from headrace.storage.records import Journal, LeftOut, Span, TakenFrame

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.engine.edge_inbox import NewFrames
-from headrace.engine.step_input import NewFiles
-from headrace.engine.watermark import ENDED_US, moved_watermark
+from headrace.engine.step.input import NewFiles
+from headrace.engine.step.watermark import ENDED_US, moved_watermark
 from headrace.model.schema import Stream
 from headrace.model.time import later
 from headrace.model.windows import AnyWindow

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.engine.context import Step
-from headrace.engine.side_output import SideOutput
-from headrace.engine.task_counts import Counted
+from headrace.engine.step.context import Step
+from headrace.engine.step.side_output import SideOutput
+from headrace.engine.step.task_counts import Counted
 from headrace.inputs import Rows
 from headrace.kernel.row_errors import in_open_instance
 from headrace.model.arrays import Integers

@@ -15,15 +15,8 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 from msgspec.structs import replace
 
-from headrace.engine.commit import Outcome
-from headrace.engine.completeness import outlook
-from headrace.engine.conservation import check_conserved
-from headrace.engine.context import Setting, Step, step_of
-from headrace.engine.decision import StepFacts, decide_step, next_step
 from headrace.engine.edge_inbox import Inbox, NewFrames
-from headrace.engine.level2_task import Reduced
 from headrace.engine.plan_in_force import Planner
-from headrace.engine.quarantine import DIED, Bisection, is_death, named_failure, newcomers, with_quarantined
 from headrace.engine.quotas import Quotas
 from headrace.engine.registry import (
     Registry,
@@ -33,8 +26,15 @@ from headrace.engine.registry import (
     write_answers,
 )
 from headrace.engine.requests import Changes
-from headrace.engine.step_input import STEP_BYTES, Upstream, check_unchanged, new_files, sample_of
-from headrace.engine.watermark import ENDED_US
+from headrace.engine.step.commit_record import Outcome
+from headrace.engine.step.completeness import outlook
+from headrace.engine.step.conservation import check_conserved
+from headrace.engine.step.context import Setting, Step, step_of
+from headrace.engine.step.decision import StepFacts, decide_step, next_step
+from headrace.engine.step.input import STEP_BYTES, Upstream, check_unchanged, new_files, sample_of
+from headrace.engine.step.level2_task import Reduced
+from headrace.engine.step.quarantine import DIED, Bisection, is_death, named_failure, newcomers, with_quarantined
+from headrace.engine.step.watermark import ENDED_US
 from headrace.inputs import list_files
 from headrace.kernel.failures import failures_named
 from headrace.model.errors import QueryFailure, UsageError, printable

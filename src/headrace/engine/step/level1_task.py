@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.engine.admission import Admission
-from headrace.engine.context import Setting, Step, reader_of, step_columns, step_of
 from headrace.engine.edge_inbox import frame_at
-from headrace.engine.side_output import SideOutput
-from headrace.engine.task_counts import Counted
+from headrace.engine.step.context import Setting, Step, reader_of, step_columns, step_of
+from headrace.engine.step.late_rows import Admission
+from headrace.engine.step.side_output import SideOutput
+from headrace.engine.step.task_counts import Counted
 from headrace.inputs import BadFile, Rows, read
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.failures import failures_named
