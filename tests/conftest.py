@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -63,3 +64,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse"))).getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture
+def without_sync() -> Iterator[None]:
+    """Let files be written without waiting for the disk: where nothing loses its power."""
+    with patch("os.fsync"):
+        yield

@@ -20,7 +20,7 @@ from headrace.cli.commands.queries import Listed, table_of
 from headrace.cli.job_file import read_job
 from headrace.cli.jobs import load_catalog, load_script
 from headrace.engine.registry import requests
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.model.query_names import QUERY_NAME_HINT
@@ -51,7 +51,9 @@ def stepper(job: Path) -> Iterator[Stepper]:
     stream = script.catalog.streams[0]
     directory = prepare(told.state / stream.name, format_stream(stream), 2)
     folders = (ResultFolder(str(job.parent / "results"), "parquet"),)
-    setting = Setting(uuid4().hex, str(directory.root), 2, script.catalog, stream.name, told.streams["trades"], folders)
+    setting = StreamSetting(
+        uuid4().hex, str(directory.root), 2, script.catalog, stream.name, told.streams["trades"], folders
+    )
     made = Stepper(setting, InProcess())
     made.changes.register({named.name: (format_query(named.query), named.query) for named in script.queries[:1]})
     made.step(Input())

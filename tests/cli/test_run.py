@@ -38,7 +38,7 @@ from headrace.model.errors import UsageError
 from headrace.sql import ScriptReader, format_query
 from headrace.storage.directory import prepare
 from headrace.storage.ownership import Owner, check_free
-from headrace.storage.records import ResultFolder, Totals
+from headrace.storage.records import ResultFolder, StreamTotals
 from tests.cli.command_line import CommandLine
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ DAY_US = 86_400_000_000
 PROGRESS = Progress(
     stream="Trades",
     step=12,
-    totals=Totals(rows=1_234_567, late=5, future=1, dropped=2, bad=3),
+    totals=StreamTotals(rows=1_234_567, late=5, future=1, dropped=2, bad=3),
     rows_per_s=45_678.9,
     step_s=0.5,
     watermark=datetime(2004, 12, 1, 17, 0, 1, 250_000, tzinfo=UTC),
@@ -248,7 +248,7 @@ def test_a_line_tells_how_far_a_stream_is() -> None:
     young = replace(PROGRESS, watermark=None, lag=None, sharing=None)
     assert "no watermark yet" in line_of(young)
     assert "all input read" in line_of(replace(young, ended=True))
-    assert "bad files 2" in line_of(replace(PROGRESS, totals=Totals(quarantined=2)))
+    assert "bad files 2" in line_of(replace(PROGRESS, totals=StreamTotals(quarantined=2)))
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_names_can_not_steer_the_terminal(quiet: Console) -> None:
 
 
 def test_files_that_changed_are_counted() -> None:
-    assert "bad 0, changed files 2" in line_of(replace(PROGRESS, totals=Totals(changed=2)))
+    assert "bad 0, changed files 2" in line_of(replace(PROGRESS, totals=StreamTotals(changed=2)))
     assert "changed" not in line_of(PROGRESS)
 
 

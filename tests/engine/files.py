@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import Source
@@ -60,6 +60,13 @@ def write_input(folder: Path, rows: list[dict[str, Any]], number: int) -> None:
     write_batch(folder, pa.Table.from_pylist(rows, schema=SCHEMA), number)
 
 
+def write_inputs(root: Path, count: int) -> Path:
+    """Write one file for each of the first batches; return the folder of the job."""
+    for number, rows in enumerate(batches(count)):
+        write_input(root / "input", rows, number)
+    return root
+
+
 def result_folders(root: Path) -> tuple[ResultFolder, ...]:
     return (ResultFolder(str(root / "results"), "parquet"),)
 
@@ -70,7 +77,7 @@ RESULTS = result_folders
 def make_stepper(root: Path, **options: Any) -> Stepper:
     stream = CATALOG.streams[0]
     directory = prepare(root / "state", format_stream(stream), 2)
-    setting = Setting(
+    setting = StreamSetting(
         uuid4().hex, str(directory.root), directory.reducers, CATALOG, "r", Source(str(root / "input")), RESULTS(root)
     )
     stepper = Stepper(setting, InProcess(2), step_bytes=1, **options)

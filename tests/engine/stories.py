@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from headrace.engine.registry import ask
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.model.arrow import plain_values
@@ -125,7 +125,7 @@ def run_engine(
         told = Told()
 
         def started() -> Stepper:
-            setting = Setting(
+            setting = StreamSetting(
                 uuid4().hex,
                 str(root / "state"),
                 reducers,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import patch
 from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.engine.chain import Results, Upstream, prepare_results
+from headrace.engine.chain import JoinedResults, Results, prepare_results
 from headrace.engine.registry import ask
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.replay import abandon_input, gone_input
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
@@ -23,26 +21,19 @@ from headrace.model.errors import UsageError
 from headrace.model.schema import Catalog
 from headrace.sql import format_stream, parse_next, parse_query
 from headrace.storage.directory import prepare, read_format
-from tests.engine.files import CATALOG, QUERIES, RESULTS, batches, expected, make_stepper, write_input
+from tests.engine.files import CATALOG, QUERIES, RESULTS, expected, make_stepper, write_input, write_inputs
 from tests.engine.stories import read_results
 
 STEPS = 12
 LOST = 4
 CLOCK_US = 3_000_000
 """A step: each file is about three seconds."""
-
-
-@pytest.fixture(autouse=True)
-def _without_sync() -> Iterator[None]:
-    with patch("os.fsync"):
-        yield
+pytestmark = pytest.mark.usefixtures("without_sync")
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for number, rows in enumerate(batches(STEPS)):
-        write_input(tmp_path / "input", rows, number)
-    return tmp_path
+    return write_inputs(tmp_path, STEPS)
 
 
 def clock(number: int) -> Input:
@@ -137,7 +128,7 @@ def test_queries_over_results_know_of_the_loss(tmp_path: Path) -> None:
     directory = prepare_results(tmp_path / "job", "up", results, 2)
     beginning = read_format(directory.root / "format.json").beginning
     whole = replace(catalog, derived=(results.stream,))
-    second = stepper_at(tmp_path, "up", whole, Upstream(results, [], beginning))
+    second = stepper_at(tmp_path, "up", whole, JoinedResults(results, [], beginning))
     second.changes.register({"down": (DOWN, down)})
     for number in range(30):
         clock_us = (4 + 4 * number) * SECOND_US
@@ -153,11 +144,11 @@ def test_queries_over_results_know_of_the_loss(tmp_path: Path) -> None:
     assert [row["total"] for row in found] == [20], "the window with the loss is not answered"
 
 
-def stepper_at(root: Path, place: str, catalog: Catalog, upstream: Upstream | None) -> Stepper:
+def stepper_at(root: Path, place: str, catalog: Catalog, upstream: JoinedResults | None) -> Stepper:
     path = root / "job" / place
     if upstream is None:
         prepare(path, format_stream(CATALOG.streams[0]), 2)
     source = Source(str(root / "input" if upstream is None else upstream.results.folder))
     since_us = upstream.beginning.time_us if upstream else None
-    setting = Setting(uuid4().hex, str(path), 2, catalog, place, source, RESULTS(root), since_us=since_us)
+    setting = StreamSetting(uuid4().hex, str(path), 2, catalog, place, source, RESULTS(root), since_us=since_us)
     return Stepper(setting, InProcess(2), step_bytes=1, upstream=upstream)

@@ -113,7 +113,7 @@ def steps(run: Run, clock_us: int | None = None) -> None:
 
 
 def one_round(run: Run, clock_us: int | None = None) -> bool:
-    run.discover(run)
+    run.discover()
     commits = [pipeline.tick(clock_us) for pipeline in run.pipelines]
     return any(commit is not None for commit in commits)
 

@@ -24,7 +24,7 @@ from headrace.edge.spool import Spool
 from headrace.edge.work import Work, work_for
 from headrace.engine.edge_inbox import Inbox, holding_back, plans_to_keep
 from headrace.engine.registry import ask
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import NOTHING, Input, Stepper
 from headrace.expressions.evaluation import Evaluation
@@ -127,7 +127,7 @@ class Root:
         stream = self.catalog.streams[0]
         self.directory = prepare(self.path / "state", STREAM, self.reducers)
         folders = (ResultFolder(str(self.path / "results"), "parquet"),)
-        setting = Setting(
+        setting = StreamSetting(
             uuid4().hex,
             str(self.path / "state"),
             self.reducers,

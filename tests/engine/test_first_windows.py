@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -22,10 +20,7 @@ from tests.engine.stories import read_results
 STEPS = 14
 
 
-@pytest.fixture(autouse=True)
-def _without_sync() -> Iterator[None]:
-    with patch("os.fsync"):
-        yield
+pytestmark = pytest.mark.usefixtures("without_sync")
 
 
 def windows_between(window: Any, first_us: int, last_us: int) -> list[tuple[int, int]]:

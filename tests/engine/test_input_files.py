@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from headrace.engine.progress import progress_of
 from headrace.engine.registry import ask
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import BadFile, Source, read_table
@@ -24,7 +24,7 @@ from headrace.model.errors import HeadraceError, printable
 from headrace.sql import format_stream, parse_query, parse_script
 from headrace.storage.directory import prepare
 from headrace.storage.disk import read_record, to_record
-from headrace.storage.records import Commit, Journal, LeftOut, Totals
+from headrace.storage.records import Commit, Journal, LeftOut, StreamTotals
 from headrace.storage.seen_files import LISTED_EVERY, Look, SeenFiles
 from tests.engine.files import CATALOG, RESULTS, batches, make_stepper, write_input
 
@@ -35,7 +35,7 @@ def quarantining(root: Path, on_bad_file: str = "quarantine", sql: str = COUNT) 
     """All files in one step."""
     directory = prepare(root / "state", format_stream(CATALOG.streams[0]), 2)
     source = Source(str(root / "input"))
-    setting = Setting(uuid4().hex, str(directory.root), 2, CATALOG, "r", source, RESULTS(root), on_bad_file)
+    setting = StreamSetting(uuid4().hex, str(directory.root), 2, CATALOG, "r", source, RESULTS(root), on_bad_file)
     stepper = Stepper(setting, InProcess(2))
     if stepper.commit is None:
         stepper.changes.register({"n": (sql, parse_query(sql, CATALOG))})
@@ -101,7 +101,7 @@ def test_damage_in_a_column_that_no_query_names_costs_no_row(root: Path) -> None
     stepper.close()
     assert commit is not None
     assert commit.plan is not None
-    assert commit.totals == Totals(rows=24, admitted=24)
+    assert commit.totals == StreamTotals(rows=24, admitted=24)
     assert answered(root) == 24
 
 
@@ -156,7 +156,7 @@ def test_a_file_that_changes_after_it_was_read_is_counted_and_told_once(
     grow(changed)
     commit = stepper.step(Input())
     assert commit is not None
-    assert commit.totals == Totals(rows=24, changed=1, admitted=24)
+    assert commit.totals == StreamTotals(rows=24, changed=1, admitted=24)
     assert heard.messages == [f"changed after it was read: {changed}; its new rows are not read"]
     grow(changed)
     os.utime(changed, ns=(8, 8))
@@ -280,7 +280,7 @@ def test_rejected_rows_tell_their_file_and_addresses_are_texts(tmp_path: Path) -
     (tmp_path / "input" / "rows.csv").write_text("t,a\n2026-01-01 00:00:00,10.0.0.1\n,10.0.0.2\n,2001:db8::1\nx,y\n")
     directory = prepare(tmp_path / "state", declaration, 1)
     source = Source(str(tmp_path / "input"), "csv")
-    setting = Setting(uuid4().hex, str(directory.root), 1, catalog, "f", source, RESULTS(tmp_path))
+    setting = StreamSetting(uuid4().hex, str(directory.root), 1, catalog, "f", source, RESULTS(tmp_path))
     stepper = Stepper(setting, InProcess())
     sql = "SELECT a, count(*) AS n FROM f [RANGE '1 s'] GROUP BY a"
     stepper.changes.register({"n": (sql, parse_query(sql, catalog))})

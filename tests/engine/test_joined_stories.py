@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from headrace.engine.registry import answer_to, ask
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.model.arrow import arrow_type
@@ -224,7 +224,7 @@ class Engine:
         self.stepper = self.started()
 
     def started(self) -> Stepper:
-        setting = Setting(
+        setting = StreamSetting(
             uuid4().hex,
             str(self.directory.root),
             self.reducers,
@@ -234,17 +234,18 @@ class Engine:
             (ResultFolder(str(self.root / "results"), "parquet"),),
             max_empty=MAX_EMPTY,
         )
-        stepper = Stepper(setting, InProcess(), reload=self.version_of)
+        tables = {table.name: partial(self.rows_of, table.name) for table in self.story.catalog.tables}
+        stepper = Stepper(setting, InProcess(), tables=tables)
         if stepper.commit is None:
-            stepper.changes.tables = {table.name: self.version_of(table.name) for table in self.story.catalog.tables}
+            stepper.changes.read_tables()
         return stepper
 
     def restart(self) -> None:
         self.stepper.close()
         self.stepper = self.started()
 
-    def version_of(self, table: str) -> str:
-        return self.directory.keep_table(static(self.story.catalog, table, self.story.tables[self.batch][table]), 0, ())
+    def rows_of(self, table: str) -> pa.Table:
+        return static(self.story.catalog, table, self.story.tables[self.batch][table])
 
     def ask_for_changes(self, begin: int) -> None:
         """What changes before a batch."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +15,15 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace.engine.registry import answer_to, ask
-from headrace.engine.step.context import Setting, step_of
+from headrace.engine.step.context import StreamSetting, step_of
 from headrace.engine.step.quarantine import Bisection
-from headrace.engine.step.runner import InProcess
-from headrace.engine.step.stepper import Input, Ran, Stepper
+from headrace.engine.step.runner import InProcess, Ran
+from headrace.engine.step.stepper import Input, Stepper
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.close import windows as closing_module
 from headrace.model.errors import QueryFailure
 from headrace.storage.records import Attempt
-from tests.engine.files import QUERIES, batches, check_results, make_stepper, write_input
+from tests.engine.files import QUERIES, check_results, make_stepper, write_inputs
 from tests.spark.test_engine import engine_over
 
 if TYPE_CHECKING:
@@ -32,19 +31,12 @@ if TYPE_CHECKING:
 
 STEPS = 8
 WIDE = "SELECT t, k, count(*) AS n FROM r [RANGE '6 s' SLIDE '1 s'] GROUP BY t, k"
-
-
-@pytest.fixture(autouse=True)
-def _without_sync() -> Iterator[None]:
-    with patch("os.fsync"):
-        yield
+pytestmark = pytest.mark.usefixtures("without_sync")
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for number, rows in enumerate(batches(STEPS)):
-        write_input(tmp_path / "input", rows, number)
-    return tmp_path
+    return write_inputs(tmp_path, STEPS)
 
 
 def run_to_end(stepper: Stepper) -> None:
@@ -210,7 +202,7 @@ class Mortal(InProcess):
         self.poison = poison
         self.attempts = 0
 
-    def run(self, setting: Setting, step: Attempt, rows: Any) -> Ran:
+    def run(self, setting: StreamSetting, step: Attempt, rows: Any) -> Ran:
         self.attempts += 1
         if not self.poison.isdisjoint(step_of(setting, step).registry.active):
             raise MemoryError("Python worker exited unexpectedly (crashed)")

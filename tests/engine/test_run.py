@@ -13,8 +13,7 @@ import pytest
 
 import headrace
 from headrace.engine.run import Run
-from headrace.engine.step.runner import InProcess
-from headrace.engine.step.stepper import Ran
+from headrace.engine.step.runner import InProcess, Ran
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.model.query_names import QUERY_NAME_HINT
 from headrace.spark import engine as engine_module

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from headrace.engine.registry import ask
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.expressions import columns
@@ -104,7 +104,7 @@ def quarantine_of(stepper: Stepper) -> dict[str, str | None]:
 
 def test_a_query_that_gives_too_many_rows_is_left_out(tmp_path: Path) -> None:
     script = parse_script(STREAM)
-    setting = Setting(str(tmp_path), str(tmp_path / "state"), 1, script.catalog, "r", None, (), max_result_rows=3)
+    setting = StreamSetting(str(tmp_path), str(tmp_path / "state"), 1, script.catalog, "r", None, (), max_result_rows=3)
     directory = prepare(tmp_path / "state", STREAM, 1)
     with without_sync():
         stepper = Stepper(setting, InProcess())
@@ -121,7 +121,7 @@ def test_a_query_that_gives_too_many_rows_is_left_out(tmp_path: Path) -> None:
 
 def test_queries_whose_expression_fails_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = parse_script(STREAM)
-    setting = Setting(str(tmp_path), str(tmp_path / "state"), 1, script.catalog, "r", None, ())
+    setting = StreamSetting(str(tmp_path), str(tmp_path / "state"), 1, script.catalog, "r", None, ())
     directory = prepare(tmp_path / "state", STREAM, 1)
     with without_sync():
         stepper = Stepper(setting, InProcess())

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import Source
@@ -52,7 +52,7 @@ class FileRun:
         (stream,) = self.catalog.streams
         directory = prepare(self.root / "state", format_stream(stream), 2)
         folders = (ResultFolder(str(self.root / "results"), "parquet"),)
-        setting = Setting(
+        setting = StreamSetting(
             uuid4().hex, str(directory.root), 2, self.catalog, stream.name, self.source, folders, self.on_bad_file
         )
         stepper = Stepper(setting, InProcess(2), step_bytes=self.step_bytes)

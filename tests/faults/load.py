@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from headrace.engine.registry import ask
 from headrace.engine.step.commit_record import windows_of
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.model.time import SECOND_US
@@ -122,7 +122,9 @@ def run_case(case: Case, root: Path, session: Any = None) -> Iterator[Point]:
     catalog = parse_script(STREAM).catalog
     directory = prepare(root / "state", STREAM, 2)
     folders = (ResultFolder(str(root / "results"), "parquet"),)
-    stepper = Stepper(Setting(uuid4().hex, str(root / "state"), 2, catalog, "S", None, folders), runner_on(session))
+    stepper = Stepper(
+        StreamSetting(uuid4().hex, str(root / "state"), 2, catalog, "S", None, folders), runner_on(session)
+    )
     with (
         patch("os.fsync", new=skip_sync) if session is None else nullcontext(),
         patch.object(garbage, "KEPT_RECORDS", KEPT_RECORDS),

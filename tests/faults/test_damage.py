@@ -17,7 +17,7 @@ from headrace.edge.file_source import FileSource
 from headrace.edge.spool import Spool
 from headrace.engine.edge_inbox import Inbox
 from headrace.engine.registry import answer_to, ask
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import Source
@@ -137,7 +137,7 @@ class RootOfEdges:
     def stepper(self, root: Path) -> Stepper:
         directory = prepare(root / "state", format_stream(STREAM), 2)
         folders = (ResultFolder(str(root / "results"), "parquet"),)
-        setting = Setting(
+        setting = StreamSetting(
             uuid4().hex, str(directory.root), 2, CATALOG, "r", None, folders, max_empty=1_000, edges=(EDGE,)
         )
         inbox = Inbox(directory, STREAM, [EDGE], DirectoryExchange(root / "state" / "exchange"))

@@ -13,7 +13,7 @@ import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf
 
-from headrace.engine.step.context import Setting, step_of
+from headrace.engine.step.context import StreamSetting, step_of
 from headrace.model.errors import UsageError
 from headrace.spark import executors
 from headrace.spark import session as sessions
@@ -161,7 +161,7 @@ def test_a_master_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_worker_that_does_not_see_the_state_says_so(tmp_path: Path) -> None:
-    setting = Setting("id", str(tmp_path / "state"), 2, CATALOG, "r", None, ())
+    setting = StreamSetting("id", str(tmp_path / "state"), 2, CATALOG, "r", None, ())
     with pytest.raises(UsageError, match="does not see the journal of step 3 in /") as problem:
         step_of(setting, Attempt(3))
     assert problem.value.code == "state-unreachable"

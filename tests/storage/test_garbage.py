@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.engine.registry import answer_to, ask
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.model.caches import CACHES, MAX_PLANS
@@ -35,7 +35,7 @@ def stepper(tmp_path: Path) -> Iterator[Stepper]:
 
 
 def open_stepper(root: Path) -> Stepper:
-    return Stepper(Setting(uuid4().hex, str(root), 1, parse_script(DECLARED).catalog, "r", None, ()), InProcess())
+    return Stepper(StreamSetting(uuid4().hex, str(root), 1, parse_script(DECLARED).catalog, "r", None, ()), InProcess())
 
 
 def batch(second: int) -> Input:

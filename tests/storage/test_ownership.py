@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.engine.registry import answer_to, ask, read_registry
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import Source
@@ -26,27 +25,28 @@ from headrace.sql import format_stream, parse_query
 from headrace.storage import directory as directories
 from headrace.storage import ownership
 from headrace.storage.directory import prepare
-from headrace.storage.disk import DamagedError, FullError, create_file, to_record
+from headrace.storage.disk import DamagedError, StateWriteError, create_file, to_record
 from headrace.storage.garbage import collect_garbage
 from headrace.storage.ownership import LostOwnershipError
 from headrace.storage.records import ResultFolder
-from tests.engine.files import CATALOG, QUERIES, batches, check_results, make_stepper, run_all, write_input
+from tests.engine.files import (
+    CATALOG,
+    QUERIES,
+    batches,
+    check_results,
+    make_stepper,
+    run_all,
+    write_input,
+    write_inputs,
+)
 
 STEPS = 5
-
-
-@pytest.fixture(autouse=True)
-def _without_sync() -> Iterator[None]:
-    """Nothing here loses its power, but for the test that looks at what is synced."""
-    with patch("os.fsync"):
-        yield
+pytestmark = pytest.mark.usefixtures("without_sync")
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for number, rows in enumerate(batches(STEPS)):
-        write_input(tmp_path / "input", rows, number)
-    return tmp_path
+    return write_inputs(tmp_path, STEPS)
 
 
 def visible(root: Path) -> dict[Path, bytes]:
@@ -155,7 +155,7 @@ def stepper_of(root: Path, place: str, **options: Any) -> Stepper:
     stream = CATALOG.streams[0]
     directory = prepare(root / "job" / place, format_stream(stream), 2)
     source, folders = Source(str(root / "input")), (ResultFolder(str(root / "results"), "parquet"),)
-    setting = Setting(uuid4().hex, str(directory.root), 2, CATALOG, "r", source, folders)
+    setting = StreamSetting(uuid4().hex, str(directory.root), 2, CATALOG, "r", source, folders)
     stepper = Stepper(setting, InProcess(2), step_bytes=1, **options)
     if stepper.commit is None:
         stepper.changes.register({f"{place}_{name}": (sql, parse_query(sql, CATALOG)) for name, sql in QUERIES.items()})
@@ -279,7 +279,7 @@ def test_a_zombie_does_not_replace_the_registry_of_the_new_owner(root: Path) -> 
 def lost(path: Path, data: bytes) -> bool:
     create_file(path, data)
     if path.parent.name == "commits":
-        raise FullError("state-write", f"can't write {path}: Input/output error")
+        raise StateWriteError("state-write", f"can't write {path}: Input/output error")
     return True
 
 
@@ -300,10 +300,10 @@ def test_a_commit_that_was_not_written_is_an_error(root: Path) -> None:
 
     def full(path: Path, data: bytes) -> bool:
         if path.parent.name == "commits":
-            raise FullError("state-write", f"can't write {path}: No space left on device")
+            raise StateWriteError("state-write", f"can't write {path}: No space left on device")
         return create_file(path, data)
 
-    with patch("headrace.storage.ownership.create_file", full), pytest.raises(FullError):
+    with patch("headrace.storage.ownership.create_file", full), pytest.raises(StateWriteError):
         stepper.step(Input())
     stepper.close()
     run_all(root)

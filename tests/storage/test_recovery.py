@@ -24,7 +24,7 @@ from headrace.kernel.interchange import node_id
 from headrace.model.errors import HeadraceError
 from headrace.sql import parse_query
 from headrace.storage import disk
-from headrace.storage.disk import FullError, make_folder
+from headrace.storage.disk import StateWriteError, make_folder
 from headrace.storage.slices import CACHE
 from tests.engine.files import CATALOG, LATER, batches, check_results, make_stepper, run_all, write_input
 from tests.engine.stories import read_results
@@ -237,5 +237,5 @@ def test_all_folders_that_are_made_are_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below" / "it"):
-        with pytest.raises(FullError, match="can't write"):
+        with pytest.raises(StateWriteError, match="can't write"):
             make_folder(path)

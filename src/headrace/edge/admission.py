@@ -17,7 +17,7 @@ from headrace.engine.step.watermark import is_idle
 from headrace.model.arrays import Integers
 from headrace.model.schema import Stream
 from headrace.model.time import earlier, later
-from headrace.storage.records import Partition
+from headrace.storage.records import PartitionTime
 from headrace.wire.frames import Rows
 
 
@@ -50,7 +50,7 @@ class Judge:
         self.held_us = watermark_us
         self.now_us: int | None = None
         now_us = None if clock is None else clock()
-        self.partitions = {key: Partition(highest_us, now_us) for key, highest_us in partitions.items()}
+        self.partitions = {key: PartitionTime(highest_us, now_us) for key, highest_us in partitions.items()}
 
     def admit(self, rows: Intake) -> pa.Table:
         """The rows that are counted."""
@@ -82,7 +82,7 @@ class Judge:
         for key, time_us in highest_by_partition(table, times_us, self.stream):
             known = self.partitions.get(key)
             highest_us = time_us if known is None else max(known.highest_us, time_us)
-            self.partitions[key] = Partition(highest_us, now_us)
+            self.partitions[key] = PartitionTime(highest_us, now_us)
             judged.partitions[key] = highest_us
 
     def count_late(self, times_us: Integers) -> int:

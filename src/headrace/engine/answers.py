@@ -78,7 +78,7 @@ def close_all(
         tasks.append(partial(close_named, name, partial(close, *known, max_rows=sys.maxsize)))
         rows += sum(part.leaf.rows for part in gathered.parts)
     closed = zip(queries, in_order(tasks, threads if rows > MANY_ROWS * len(queries) else 1), strict=True)
-    return {name: replace(found, errors=found.errors + run.errors.get(name, 0)) for name, found in closed}
+    return {name: replace(result, errors=result.errors + run.errors.get(name, 0)) for name, result in closed}
 
 
 def close_named(name: str, task: Callable[[], Closed]) -> Closed:

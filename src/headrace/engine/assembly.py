@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
 
-from headrace.engine.chain import Chain, Upstream, has_readers, prepare_results
+from headrace.engine.chain import Chain, JoinedResults, has_readers, prepare_results
 from headrace.engine.edge_inbox import Inbox
 from headrace.engine.feeds import Feed
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.registry import check_stream_name
 from headrace.engine.run import Run
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.stepper import Stepper
 from headrace.inputs import Source, read_table
 from headrace.inputs.conversion import convert_whole
@@ -39,58 +40,64 @@ class Assembly:
     def __init__(self, engine: LocalEngine) -> None:
         self.engine = engine
         self.state = engine.state
+        self.queries = dict(engine.queries)
+        """Those to register: none once the run has begun, since requests change them then."""
+        self.pipelines: list[Pipeline] = []
+        self.chain = Chain(self.pipelines)
 
     def make_run(self) -> Run:
         engine = self.engine
-        run = Run(discover=self.discover, start_streaming=engine.start_streaming, translate=engine.translate)
         try:
             for stream in engine.catalog.streams:
                 feed = engine.feeds.get(stream.name.lower())
                 if feed is None:
                     problem = f"say where the rows of {stream.name} come from: engine.stream(name, source)"
                     raise UsageError("stream", problem)
-                run.pipelines.append(self.pipeline(stream, feed, run.chain, stream.name))
-            self.discover(run)
-            run.chain.check_names()
-            run.is_open = True
+                self.pipelines.append(self.pipeline(stream, feed, stream.name))
+            self.discover()
+            self.chain.check_names()
         except BaseException:
-            run.close()
+            for pipeline in self.pipelines:
+                pipeline.close()
             raise
-        return run
+        self.queries = {}
+        return Run(
+            self.pipelines,
+            discover=self.discover,
+            start_streaming=engine.start_streaming,
+            translate=engine.translate,
+        )
 
-    def discover(self, run: Run) -> None:
+    def discover(self) -> None:
         """Add pipelines for results that queries read, which were added here or have a state already, and remove
         pipelines of results that nobody reads any more.
         """
-        for pipeline in [each for each in run.pipelines if run.chain.is_stale(each)]:
+        for pipeline in [pipeline for pipeline in self.pipelines if self.chain.is_stale(pipeline)]:
             pipeline.close()
-            run.pipelines.remove(pipeline)
-        places = {pipeline.place for pipeline in run.pipelines}
-        queries = [] if run.is_open else [query for _, query in self.engine.queries.values() if self.is_derived(query)]
-        read = {place_of(query, self.engine.catalog) for query in queries}
+            self.pipelines.remove(pipeline)
+        places = {pipeline.place for pipeline in self.pipelines}
+        derived = [query for _, query in self.queries.values() if self.is_derived(query)]
+        read = {place_of(query, self.engine.catalog) for query in derived}
         kept = {path.parent.name for path in self.state.glob("*/format.json") if path.parent.name not in places}
         missing = (read - places) | {place for place in kept if has_readers(self.state / place)}
-        ready = [place for place in sorted(missing) if all(run.chain.holder(name) for name in place.split("+"))]
+        ready = [place for place in sorted(missing) if all(self.chain.holder(name) for name in place.split("+"))]
         for place in ready:
-            run.pipelines.append(self.results_pipeline(place, run))
+            self.pipelines.append(self.results_pipeline(place))
         if ready:
-            self.discover(run)
+            self.discover()
 
     def is_derived(self, query: Query) -> bool:
         """Return whether a query reads the results of another."""
         stream = self.engine.catalog.stream(query.stream)
         return stream is not None and stream.derived is not None
 
-    def results_pipeline(self, place: str, run: Run) -> Pipeline:
+    def results_pipeline(self, place: str) -> Pipeline:
         """Make the pipeline of queries over the results of a query, and of others that are joined to it."""
-        results, *joined = (run.chain.results(name) for name in place.split("+"))
+        results, *joined = (self.chain.results(name) for name in place.split("+"))
         prepared = prepare_results(self.state, place, results, results.stepper.setting.reducers)
         beginning = read_format(prepared.root / "format.json").beginning
         feed = Feed(Source(str(results.folder), "parquet"))
-        made = self.pipeline(results.stream, feed, run.chain, place, Upstream(results, joined, beginning))
-        if run.is_open:
-            made.stepper.changes.register({})
-        return made
+        return self.pipeline(results.stream, feed, place, JoinedResults(results, joined, beginning))
 
     def reducers_of(self, root: Path) -> int:
         """Return the number that a state has, or is to have: that of the options, or the number of cores."""
@@ -98,16 +105,14 @@ class Assembly:
             return open_directory(root).reducers
         return self.engine.options.reducers or self.engine.count_cores()
 
-    def pipeline(
-        self, stream: Stream, feed: Feed, chain: Chain, place: str, upstream: Upstream | None = None
-    ) -> Pipeline:
+    def pipeline(self, stream: Stream, feed: Feed, place: str, upstream: JoinedResults | None = None) -> Pipeline:
         engine, options = self.engine, self.engine.options
         check_stream_name(stream.name)
         root = self.state / place
         directory = prepare(root, format_stream(stream), self.reducers_of(root))
-        known = {table.name: table for table in engine.catalog.tables if table.name.lower() in engine.feeds}
-        derived = {each.name: each for each in (*engine.catalog.derived, *([stream] if upstream else []))}
-        setting = Setting(
+        tables = {table.name: table for table in engine.catalog.tables if table.name.lower() in engine.feeds}
+        derived = {other.name: other for other in (*engine.catalog.derived, *([stream] if upstream else []))}
+        setting = StreamSetting(
             uuid4().hex,
             str(root),
             directory.reducers,
@@ -130,18 +135,19 @@ class Assembly:
             step_bytes=options.step_bytes,
             take_over=options.take_over,
             reset_results=options.reset_results,
-            reload=lambda name: stepper.keep_table(self.read_rows(known[name])),
+            tables={name: partial(self.read_rows, table) for name, table in tables.items()},
+            catalogue=self.chain,
             upstream=upstream,
             inbox=None
             if exchange is None
             else Inbox(directory, stream, feed.edges, exchange, wants_rows=feed.wants_rows),
         )
         try:
-            changes = stepper.changes
-            changes.readable, changes.readers = chain.queries, chain.readers
-            changes.tables = {name: stepper.keep_table(self.read_rows(table)) for name, table in known.items()}
-            queries = engine.queries.items()
-            changes.register({name: each for name, each in queries if place_of(each[1], engine.catalog) == place})
+            stepper.changes.read_tables()
+            queries = {
+                name: known for name, known in self.queries.items() if place_of(known[1], engine.catalog) == place
+            }
+            stepper.changes.register(queries)
             return Pipeline(stepper, feed.dataframe, engine.sinks)
         except BaseException:
             stepper.close()

@@ -32,7 +32,7 @@ from headrace.model.units import InputFile
 from headrace.sql import format_stream, parse_next
 from headrace.storage.directory import Beginning, Directory, open_directory, prepare, read_format
 from headrace.storage.disk import make_folder
-from headrace.storage.records import Commit, QueryState, Span
+from headrace.storage.records import Commit, CountedSpan, QueryState
 from headrace.windows import bounds_of, last_ending
 
 
@@ -51,7 +51,7 @@ class Chain:
 
     def holder(self, name: str) -> Stepper | None:
         """Who answers the query."""
-        return next((each for each in self.steppers() if name in queries_of(each)), None)
+        return next((stepper for stepper in self.steppers() if name in queries_of(stepper)), None)
 
     def check_names(self) -> None:
         """A name stands for one query, whatever it reads."""
@@ -137,7 +137,7 @@ class Results:
 
     @property
     def folder(self) -> Path:
-        parquet = [each for each in self.stepper.setting.results if each.format == "parquet"]
+        parquet = [folder for folder in self.stepper.setting.results if folder.format == "parquet"]
         if not parquet:
             problem = f"the results of {self.stream.name} can't be read: they are not kept as Parquet"
             raise UsageError("no-parquet", problem, hint="engine.sink('parquet', path=...)")
@@ -161,12 +161,12 @@ class Results:
         following = bounds_of(derived.window, np.array([last_ending(derived.window, last_us) + 1]))
         return min(finished_us, int(following[1][0]) - 1)
 
-    def lost_spans(self) -> Iterator[Span]:
+    def lost_spans(self) -> Iterator[CountedSpan]:
         """Windows that meet times of lost rows are not answered; their results would end up to a window later."""
         assert self.stream.derived is not None
         for span in self.stepper.commit.spans if self.stepper.commit else ():
             if not span.plan:
-                yield Span("", span.start_us, min(span.end_us + extent_us(self.stream.derived.window), ENDED_US))
+                yield CountedSpan("", span.start_us, min(span.end_us + extent_us(self.stream.derived.window), ENDED_US))
 
     def ending_after(self, time_us: int | None) -> pa.Table:
         """The results of windows that end later, but none of another query that had the name before. Steps are looked
@@ -174,7 +174,7 @@ class Results:
         """
         assert self.stream.derived is not None
         since_us = later(time_us, self.state.after_us if self.state else None)
-        found = []
+        tables = []
         paths = sorted(self.folder.glob("step-*.parquet"), reverse=True)
         for _, files in groupby((path for path in paths if "-former-" not in path.name), step_of_file):
             results = pa.concat_tables([pq.read_table(path) for path in files])
@@ -184,9 +184,9 @@ class Results:
                     break
                 results = results.filter(is_later)
             if results.num_rows:
-                found.append(as_stream(results, self.stream))
+                tables.append(as_stream(results, self.stream))
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in self.stream.columns])
-        return pa.concat_tables([schema.empty_table(), *found])
+        return pa.concat_tables([schema.empty_table(), *tables])
 
 
 def step_of_file(path: Path) -> int:
@@ -223,8 +223,8 @@ def has_readers(root: Path) -> bool:
     return bool(requests(directory)) or (commit is not None and bool(commit.queries))
 
 
-class Upstream:
-    """What a pipeline of results waits for: the query's results since a step of its own, and those joined to it."""
+class JoinedResults:
+    """The input of a pipeline of results: the query's results since a step of its own, and those joined to it."""
 
     def __init__(self, results: Results, joined: Sequence[Results], beginning: Beginning) -> None:
         self.results = results
@@ -233,8 +233,8 @@ class Upstream:
 
     def closed_us(self) -> int | None:
         """Up to where all of them are closed; None if one has not begun."""
-        closed = [each.closed_us for each in (self.results, *self.joined)]
-        return None if None in closed else min(each for each in closed if each is not None)
+        closed = [results.closed_us for results in (self.results, *self.joined)]
+        return None if None in closed else min(time_us for time_us in closed if time_us is not None)
 
     def known_us(self, left: Sequence[InputFile], closed_us: int | None) -> int | None:
         """The watermark when all files but those left are read: these hold windows in the order of their steps."""
@@ -242,7 +242,7 @@ class Upstream:
             return closed_us
         first = min(step_of_file(Path(file.path)) for file in left)
         ends = [self.ends(file) for file in left if step_of_file(Path(file.path)) == first]
-        earliest = [int(pc.min(each).cast(pa.int64()).as_py()) for each in ends if len(each)]
+        earliest = [int(pc.min(column).cast(pa.int64()).as_py()) for column in ends if len(column)]
         return min([closed_us, *(end - 1 for end in earliest)])
 
     def ends(self, file: InputFile) -> pa.ChunkedArray:
@@ -261,9 +261,9 @@ class Upstream:
         path = Path(file.path)
         return step_of_file(path) > self.beginning.step and "-former-" not in path.name
 
-    def lost_spans(self) -> tuple[Span, ...]:
+    def lost_spans(self) -> tuple[CountedSpan, ...]:
         """Times of results that never come, since rows of their windows were lost."""
-        return tuple(span for each in (self.results, *self.joined) for span in each.lost_spans())
+        return tuple(span for results in (self.results, *self.joined) for span in results.lost_spans())
 
     def tables(self, since_us: int | None) -> dict[str, pa.Table]:
-        return {each.stream.name: each.ending_after(since_us) for each in self.joined}
+        return {results.stream.name: results.ending_after(since_us) for results in self.joined}

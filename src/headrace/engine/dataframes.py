@@ -61,21 +61,23 @@ def aggregate_frame(
             catalog, parsed[query] = parse_next(text, catalog, parsed)
     known = {table.name: convert_whole(table.name, beside[table.name], table.columns) for table in declared}
     answers: dict[str, pa.Table] = {}
-    for each, ready in rounds(parsed, catalog):
+    for read_stream, ready in rounds(parsed, catalog):
         rejected = REJECTED.empty_table()
-        if each == stream:
+        if read_stream == stream:
             converted = convert_table(rows, stream.columns)
             read, rejected = converted.table, converted.rejected
         else:
-            read = as_stream(answers[each.name], each)
+            read = as_stream(answers[read_stream.name], read_stream)
         results = {
             other.name: as_stream(answers[other.name], other) for other in catalog.derived if other.name in answers
         }
         with on_first_compile(announce_compile):
-            found = answer(Data(catalog, each, read, known | results), {query: parsed[query] for query in ready})
-        answers |= {query: closed.table for query, closed in found.closed.items()}
-        errors = {query: (closed.errors, closed.problem) for query, closed in found.closed.items()}
-        for warning in shortcomings(each.name, rejected.num_rows, found.dropped, errors):
+            answered = answer(
+                Data(catalog, read_stream, read, known | results), {query: parsed[query] for query in ready}
+            )
+        answers |= {query: closed.table for query, closed in answered.closed.items()}
+        errors = {query: (closed.errors, closed.problem) for query, closed in answered.closed.items()}
+        for warning in shortcomings(read_stream.name, rejected.num_rows, answered.dropped, errors):
             warnings.warn(warning, RowErrorWarning, stacklevel=3)
     back = RETURNED.get(library(frame), lambda table: table)
     return {query: back(for_people(answers[query], parsed[query].result_columns())) for query in parsed}
@@ -143,7 +145,7 @@ def declare_table(catalog: Catalog, name: str, rows: pa.Table) -> Catalog:
 
 
 def describe_columns(rows: pa.Table) -> str:
-    return "its columns are " + ", ".join(f"{each.name} {each.declared_type}" for each in columns_of(rows))
+    return "its columns are " + ", ".join(f"{column.name} {column.declared_type}" for column in columns_of(rows))
 
 
 def columns_of(rows: pa.Table) -> tuple[Column, ...]:
@@ -157,9 +159,9 @@ def known_columns(rows: pa.Table) -> Iterator[Column]:
         if pa.types.is_decimal128(kind):
             yield Column(field.name, decimal(kind.precision, kind.scale))
             continue
-        found = next((data_type for test, data_type in TYPES if test(kind)), None)
-        if found is not None:
-            yield Column(field.name, found, found == TIMESTAMP and kind.tz is None)
+        known_type = next((data_type for test, data_type in TYPES if test(kind)), None)
+        if known_type is not None:
+            yield Column(field.name, known_type, known_type == TIMESTAMP and kind.tz is None)
 
 
 def unread_columns(*tables: pa.Table) -> dict[str, pa.DataType]:

@@ -20,7 +20,7 @@ from headrace.planner.demand import demand
 from headrace.planner.plan import Plan, route
 from headrace.storage.directory import Directory
 from headrace.storage.disk import write_file
-from headrace.storage.records import Commit, Partition, Span, TakenFrame, Totals
+from headrace.storage.records import Commit, CountedSpan, PartitionTime, StreamTotals, TakenFrame
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frame_checks import check_partials, check_rows
 from headrace.wire.frames import Frame, FrameError, Header, Member, StrangerError, from_bytes
@@ -180,7 +180,7 @@ def taken_frame(frame: Frame, name: str) -> TakenFrame:
     is_rows, rows = header.plan is None, header.rows
     inside = sum(table.num_rows for table in frame.tables) if is_rows else 0
     late = 0 if is_rows else rows.late
-    totals = Totals(rows=rows.read - inside, late=late, future=rows.future, dropped=rows.dropped, bad=rows.bad)
+    totals = StreamTotals(rows=rows.read - inside, late=late, future=rows.future, dropped=rows.dropped, bad=rows.bad)
     return TakenFrame(
         name,
         header.edge,
@@ -198,14 +198,14 @@ def taken_frame(frame: Frame, name: str) -> TakenFrame:
 # What frames count, when their step is committed
 
 
-def spans_of(frames: Iterable[TakenFrame]) -> Iterator[Span]:
+def spans_of(frames: Iterable[TakenFrame]) -> Iterator[CountedSpan]:
     """The event times that edges counted under each plan."""
     for frame in frames:
         if frame.plan is not None and frame.lowest_us is not None and frame.highest_us is not None:
-            yield Span(frame.plan, frame.lowest_us, frame.highest_us + 1)
+            yield CountedSpan(frame.plan, frame.lowest_us, frame.highest_us + 1)
 
 
-def highest_of(frames: Iterable[TakenFrame], stream: Stream, known: Mapping[str, Partition]) -> dict[str, int]:
+def highest_of(frames: Iterable[TakenFrame], stream: Stream, known: Mapping[str, PartitionTime]) -> dict[str, int]:
     """Of each edge that sent rows, or is further than it was, the time that its watermark stands for. A relay may not
     have one yet. One that only lives is as idle as one that does not.
     """
@@ -220,8 +220,8 @@ def highest_of(frames: Iterable[TakenFrame], stream: Stream, known: Mapping[str,
 
 
 def with_edges(
-    partitions: Mapping[str, Partition], names: Iterable[str], ledger: Ledger, clock_us: int | None
-) -> dict[str, Partition]:
+    partitions: Mapping[str, PartitionTime], names: Iterable[str], ledger: Ledger, clock_us: int | None
+) -> dict[str, PartitionTime]:
     """Edges that nobody has heard of hold the watermark back, for as long as an idle one does; ended ones do not."""
     found = dict(partitions)
     for name in names:
@@ -229,7 +229,7 @@ def with_edges(
         if state is not None and state.ended:
             found.pop(KEY + name, None)
         elif KEY + name not in found:
-            found[KEY + name] = Partition(BEGINNING_US, clock_us)
+            found[KEY + name] = PartitionTime(BEGINNING_US, clock_us)
     return found
 
 

@@ -18,11 +18,10 @@ from headrace.engine.edge_inbox import PUSHES
 from headrace.engine.feeds import Feed, PathText, make_feed, read_columns
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.quotas import Quotas
-from headrace.engine.run import Run, StreamingQuery, translate_errors
+from headrace.engine.run import OnFailure, Run, StreamingQuery, translate_errors
 from headrace.engine.sinks.sinks import Sink, make_sink
 from headrace.engine.step.input import STEP_BYTES
-from headrace.engine.step.runner import InProcess
-from headrace.engine.step.stepper import Runner
+from headrace.engine.step.runner import InProcess, Runner
 from headrace.inputs.conversion import check_schema
 from headrace.kernel.close.windows import MAX_RESULT_ROWS
 from headrace.model.errors import DataError, HeadraceError, UsageError
@@ -394,7 +393,7 @@ class LocalEngine:
     def check_session(self) -> None:
         """Report what the session lacks, if there is one."""
 
-    def start_streaming(self, pipeline: Pipeline, trigger_us: int) -> StreamingQuery:
+    def start_streaming(self, pipeline: Pipeline, trigger_us: int, on_failure: OnFailure) -> StreamingQuery:
         raise UsageError("streaming", f"{pipeline.stream.name} is a streaming DataFrame, which needs Spark")
 
     def translate(self, problem: BaseException) -> BaseException:

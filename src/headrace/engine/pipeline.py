@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -26,8 +26,6 @@ class Pipeline:
         self.dataframe = dataframe
         self.sinks = list(sinks)
         self.progress: Progress | None = None
-        self.failed: Callable[[BaseException], None] = lambda problem: None
-        """Called with an error in a thread of Spark's."""
         if stepper.commit is not None:
             self.publish(stepper.commit, 0, 0.0)
 
@@ -44,11 +42,11 @@ class Pipeline:
     def is_streaming(self) -> bool:
         return self.dataframe is not None and bool(self.dataframe.isStreaming)
 
-    def step(self, given: Input) -> Commit | None:
+    def step(self, available: Input) -> Commit | None:
         """Run one step, hand its results to the sinks and keep its progress. Return None if there was nothing to do."""
         rows = self.stepper.commit.totals.rows if self.stepper.commit else 0
         begun = time.monotonic()
-        commit = self.stepper.step(given)
+        commit = self.stepper.step(available)
         if commit is not None:
             self.publish(commit, commit.totals.rows - rows, time.monotonic() - begun)
         return commit
@@ -69,12 +67,8 @@ class Pipeline:
         self, dataframe: Any, clock_us: int | None, batch: int | None, offsets: tuple[str, ...], ended: bool
     ) -> None:
         """Run a step over the rows of a DataFrame."""
-        try:
-            sample = None if dataframe is None else partial(self.sample, dataframe)
-            self.step(Input(clock_us, batch, offsets, dataframe, sample, ended))
-        except BaseException as problem:
-            self.failed(problem)
-            raise
+        sample = None if dataframe is None else partial(self.sample, dataframe)
+        self.step(Input(clock_us, batch, offsets, dataframe, sample, ended))
 
     def sample(self, dataframe: Any) -> pa.Table:
         rows = dataframe.limit(SAMPLE_ROWS // 10).toArrow()

@@ -61,8 +61,8 @@ class Planner:
             self.begin_replan(tables, sampled)
         if self.plan is not None and self.planned is queries:
             return self.plan
-        asked = {name: demand(query) for name, query in queries.items()}
-        if self.plan is not None and self.plan.demands == asked:
+        demands = {name: demand(query) for name, query in queries.items()}
+        if self.plan is not None and self.plan.demands == demands:
             self.planned = queries
             return self.plan
         cost = self.cost([*self.planned.values(), *queries.values()], tables, sampled)
@@ -70,15 +70,15 @@ class Planner:
             return None
         self.planned = queries
         known = self.plan.demands if self.plan is not None else {}
-        gone = [name for name in known if asked.get(name) != known[name]]
-        new = [name for name in asked if name not in known or name in gone]
+        gone = [name for name in known if demands.get(name) != known[name]]
+        new = [name for name in demands if name not in known or name in gone]
         if self.plan is None or len(gone) + len(new) > MOST_CHANGES or len(gone) == len(known):
-            self.plan = make_plan(asked, cost)
+            self.plan = make_plan(demands, cost)
             return self.plan
         for name in gone:
             self.plan = drop_query(self.plan, name, cost)
         for name in new:
-            self.plan = add_query(self.plan, name, asked[name], cost)
+            self.plan = add_query(self.plan, name, demands[name], cost)
         return self.plan
 
     def forget(self) -> None:
@@ -89,8 +89,8 @@ class Planner:
         """Estimate how many groups a query has in a batch; None without groups, or without rows to estimate from."""
         if not query.group_by or self.rows is None:
             return None
-        asked = demand(query)
-        one_slice = replace(wanted_node(asked, asked.partials), boundaries=(NO_BOUNDARIES,))
+        wanted = demand(query)
+        one_slice = replace(wanted_node(wanted, wanted.partials), boundaries=(NO_BOUNDARIES,))
         return draw(Data(self.catalog, self.stream, self.rows, tables), [query]).rows(one_slice)
 
     # Sizes drift

@@ -10,7 +10,7 @@ from headrace.engine.step.commit_record import windows_of
 from headrace.engine.step.watermark import ENDED_US
 from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, from_microseconds
 from headrace.planner.plan import Plan
-from headrace.storage.records import Commit, QueryState, Totals
+from headrace.storage.records import Commit, QueryState, StreamTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Progress:
 
     stream: str
     step: int
-    totals: Totals
+    totals: StreamTotals
     rows_per_s: float
     step_s: float
     watermark: datetime | None

@@ -33,7 +33,7 @@ MAX_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredQuery:
     """A query added again under an old name is of a new generation. `quarantine` is why it is not answered; windows
     that end by `closed_us` had been when that began.
     """
@@ -49,16 +49,16 @@ class Registered:
 class Registry:
     version: int = 0
     next_generation: int = 1
-    queries: Mapping[str, Registered] = field(default_factory=dict)
+    queries: Mapping[str, RegisteredQuery] = field(default_factory=dict)
 
     @cached_property
     def values(self) -> Mapping[str, Query]:
-        return {name: each.query for name, each in self.queries.items()}
+        return {name: known.query for name, known in self.queries.items()}
 
     @cached_property
     def active(self) -> Mapping[str, Query]:
         """Those that are answered: not in quarantine."""
-        return {name: each.query for name, each in self.queries.items() if each.quarantine is None}
+        return {name: known.query for name, known in self.queries.items() if known.quarantine is None}
 
 
 class StoredQuery(Record, frozen=True):
@@ -87,7 +87,7 @@ class Request(Record, frozen=True):
 
 
 def with_query(registry: Registry, name: str, sql: str, query: Query) -> Registry:
-    registered = Registered(sql, registry.next_generation, query)
+    registered = RegisteredQuery(sql, registry.next_generation, query)
     return Registry(registry.version, registry.next_generation + 1, {**registry.queries, name: registered})
 
 
@@ -104,7 +104,7 @@ def with_queries(registry: Registry, queries: Mapping[str, tuple[str, Query]]) -
 def without_query(registry: Registry, name: str) -> Registry:
     if name not in registry.queries:
         raise UsageError("no-query", f"there is no query '{name}'", hint=nearest(name, registry.queries))
-    left = {other: each for other, each in registry.queries.items() if other != name}
+    left = {other: known for other, known in registry.queries.items() if other != name}
     return replace(registry, queries=left)
 
 
@@ -188,7 +188,7 @@ def known_registry(path: Path, version: int, _written_ns: int) -> Registry:
     if stored.version != version:
         raise DamagedError(path, f"is version {stored.version} of the registry")
     values = decode(stored.values)
-    queries = {name: Registered(**asdict(known), query=values[name]) for name, known in stored.queries.items()}
+    queries = {name: RegisteredQuery(**asdict(known), query=values[name]) for name, known in stored.queries.items()}
     for name in find_renamed(stored.values, values) & queries.keys():
         queries[name] = replace(queries[name], sql=format_query(values[name]))
     return Registry(version, stored.next_generation, queries)
@@ -243,5 +243,5 @@ def check_answer(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def refusal(problem: HeadraceError) -> dict[str, Any]:
-    found = {"code": problem.code, "message": problem.message, "detail": problem.detail, "hint": problem.hint}
-    return {"refused": True, **found}
+    fields = {"code": problem.code, "message": problem.message, "detail": problem.detail, "hint": problem.hint}
+    return {"refused": True, **fields}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -21,7 +22,7 @@ from headrace.engine.registry import (
     with_queries,
     write_answers,
 )
-from headrace.engine.step.context import Setting
+from headrace.engine.step.context import StreamSetting
 from headrace.expressions.static_tables import Data
 from headrace.kernel.level1.join import Joiner
 from headrace.model.errors import HeadraceError, UsageError, nearest
@@ -31,25 +32,49 @@ from headrace.storage.directory import Directory
 from headrace.storage.garbage import forget_answers
 
 
+class QueryCatalogue(Protocol):
+    """The queries of a whole run, as far as they read each other's results."""
+
+    def queries(self) -> Mapping[str, Query]:
+        """Return all queries, by name."""
+
+    def readers(self, name: str) -> Sequence[str]:
+        """Return the queries that read the results of another."""
+
+
+class NoQueries:
+    """The catalogue of a stream whose results nobody reads."""
+
+    def queries(self) -> Mapping[str, Query]:
+        return {}
+
+    def readers(self, name: str) -> Sequence[str]:
+        return ()
+
+
 class Changes:
-    """What is asked for and not yet in a step. `tables` names the version of each static table that steps read."""
+    """What is asked for and not yet in a step. `sources` read the static tables, and `tables` names the version of each
+    that steps read.
+    """
 
     def __init__(
         self,
-        setting: Setting,
+        setting: StreamSetting,
         planner: Planner,
         quotas: Quotas,
         tables: Mapping[str, str],
-        reload: Callable[[str], str] | None,
+        sources: Mapping[str, Callable[[], pa.Table]],
+        keep_table: Callable[[pa.Table], str],
+        catalogue: QueryCatalogue,
     ) -> None:
         self.setting = setting
         self.planner = planner
         self.quotas = quotas
         self.tables = dict(tables)
-        self.reload = reload
+        self.sources = sources
+        self.keep_table = keep_table
+        self.catalogue = catalogue
         self.first: dict[str, tuple[str, Query]] = {}
-        self.readable: Callable[[], Mapping[str, Query]] = dict
-        self.readers: Callable[[str], Sequence[str]] = lambda name: ()
 
     @property
     def directory(self) -> Directory:
@@ -88,9 +113,9 @@ class Changes:
         self.check_readers(registry, request)
         query = self.check_request(request)
         self.check_room(query, state_bytes)
-        found = apply_request(changed, request, query, self.quotas)
+        changed = apply_request(changed, request, query, self.quotas)
         self.check_joins([query] if query else [], self.tables)
-        return found
+        return changed
 
     def check_joins(self, queries: Iterable[Query], tables: Mapping[str, str]) -> None:
         """Whether the tables have each key once. Those of results are looked at when they are there."""
@@ -98,22 +123,26 @@ class Changes:
         joining = [query for query in queries if all(catalog.table(join.table) is not None for join in query.joins)]
         Joiner(Data(catalog, self.setting.declared, pa.table({}), known), joining)
 
+    def read_tables(self) -> None:
+        """Let the steps to come read the static tables as they are now."""
+        self.tables = {name: self.keep_table(read()) for name, read in self.sources.items()}
+
     def reload_table(self, table: str) -> str:
-        if table not in self.tables or self.reload is None:
+        if table not in self.tables or table not in self.sources:
             raise UsageError("no-table", f"there is no table '{table}'", hint=nearest(table, self.tables))
-        return self.reload(table)
+        return self.keep_table(self.sources[table]())
 
     def check_request(self, request: Request) -> Query | None:
         """The query that is asked for; none is if one is to be dropped."""
         if request.action in ("drop", "resume"):
             return None
-        return check_query(request.sql, self.setting.catalog, self.setting.stream, self.readable())
+        return check_query(request.sql, self.setting.catalog, self.setting.stream, self.catalogue.queries())
 
     def check_readers(self, registry: Registry, request: Request) -> None:
-        elsewhere = self.readable().keys() - registry.queries.keys()
+        elsewhere = self.catalogue.queries().keys() - registry.queries.keys()
         if request.action == "add" and (known := same_name(request.name, elsewhere)) is not None:
             raise UsageError("query-exists", f"there is a query '{known}' already, over other rows")
-        readers = self.readers(request.name) if request.action in ("drop", "replace", "resume") else ()
+        readers = self.catalogue.readers(request.name) if request.action in ("drop", "replace", "resume") else ()
         if readers:
             problem = f"{', '.join(readers)} reads the results of '{request.name}'"
             raise UsageError("query-read", problem, hint=f"drop {', '.join(readers)} first")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -58,8 +58,11 @@ class StreamingQuery(Protocol):
         """End it, and raise what went wrong."""
 
 
-StartStreaming = Callable[[Pipeline, int], StreamingQuery]
-"""Start the streaming dataframe of a pipeline, with the microseconds between two triggers."""
+OnFailure = Callable[[BaseException], None]
+StartStreaming = Callable[[Pipeline, int, OnFailure], StreamingQuery]
+"""Start the streaming dataframe of a pipeline, with the microseconds between two triggers and what to call at once with
+an error in its thread.
+"""
 
 
 class Run:
@@ -77,9 +80,9 @@ class Run:
 
     def __init__(
         self,
-        pipelines: Iterable[Pipeline] = (),
+        pipelines: list[Pipeline],
         clock: Callable[[], int | None] = now_us,
-        discover: Callable[[Run], None] = lambda run: None,
+        discover: Callable[[], None] = lambda: None,
         *,
         start_streaming: StartStreaming | None = None,
         translate: Translate = lambda problem: problem,
@@ -87,19 +90,19 @@ class Run:
         """Make a run that has not begun. Users get one from an engine.
 
         Args:
-            pipelines: One per stream, and one per query whose results others read.
+            pipelines: One per stream, and one per query whose results others read. Their states are open.
             clock: Returns microseconds since the epoch, or None if time plays no part.
-            discover: Adds pipelines for results that queries begin to read during the run.
+            discover: Adds to the pipelines those for results that queries begin to read during the run.
             start_streaming: Starts the streaming dataframe of a pipeline.
             translate: Returns the error to raise in place of one that ended the run.
         """
-        self.pipelines = list(pipelines)
+        self.pipelines = pipelines
         self.chain = Chain(self.pipelines)
         self.discover = discover
         self.start_streaming = start_streaming
         self.translate = translate
-        self.is_open = False
-        """Whether the states of its streams are open: from when all are until `close`."""
+        self.is_open = True
+        """Whether the states of its streams are open: until `close`."""
         self.clock = clock
         self.stopping = threading.Event()
         self.problem: BaseException | None = None
@@ -123,8 +126,7 @@ class Run:
         for pipeline in self.pipelines:
             if pipeline.is_streaming:
                 assert self.start_streaming is not None
-                pipeline.failed = self.streaming_failed
-                self.streaming.append(self.start_streaming(pipeline, trigger_us))
+                self.streaming.append(self.start_streaming(pipeline, trigger_us, self.streaming_failed))
         self.thread = threading.Thread(target=self.loop, args=(trigger_us / 1e6,), name="headrace", daemon=True)
         self.thread.start()
 
@@ -133,7 +135,7 @@ class Run:
         try:
             while not self.stopping.is_set():
                 begun = time.monotonic()
-                self.discover(self)
+                self.discover()
                 for pipeline in self.pipelines:
                     if not pipeline.is_streaming:
                         pipeline.tick(self.clock())
@@ -215,7 +217,7 @@ class Run:
 
     def waits_for_edges(self) -> bool:
         """Return whether some edge has not sent the end of its rows yet, after a short pause."""
-        is_waiting = any(each.stepper.inbox and not each.stepper.is_ended for each in self.pipelines)
+        is_waiting = any(pipeline.stepper.inbox and not pipeline.stepper.is_ended for pipeline in self.pipelines)
         return is_waiting and not self.stopping.wait(EDGES_S)
 
     # Whether it runs
@@ -249,7 +251,7 @@ class Run:
             status = "stopped"
         elif self.is_done:
             status = "done"
-        steps = ", ".join(f"{each.stream} at step {each.step}" for each in self.progress())
+        steps = ", ".join(f"{progress.stream} at step {progress.step}" for progress in self.progress())
         return f"<headrace.Run {status}{': ' if steps else ''}{steps}>"
 
     def join(self, timeout_s: float | None = None) -> bool:
@@ -449,7 +451,7 @@ class Run:
             >>> progress.stream, progress.ended
             ('Trades', True)
         """
-        return [each.progress for each in self.pipelines if each.progress is not None]
+        return [pipeline.progress for pipeline in self.pipelines if pipeline.progress is not None]
 
     def results(self, query: str) -> pa.Table:
         """Return the rows of a query so far, read from its Parquet files.

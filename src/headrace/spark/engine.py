@@ -11,8 +11,9 @@ from headrace.engine.engine import LocalEngine, Options
 from headrace.engine.feeds import PathText
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.quotas import Quotas
+from headrace.engine.run import OnFailure
 from headrace.engine.step.input import STEP_BYTES
-from headrace.engine.step.stepper import Runner
+from headrace.engine.step.runner import Runner
 from headrace.kernel.close.windows import MAX_RESULT_ROWS
 from headrace.spark.dataframes import empty_table
 from headrace.spark.errors import translate_error
@@ -93,8 +94,8 @@ class Engine(LocalEngine):
     def check_session(self) -> None:
         report_missing_settings(self.spark)
 
-    def start_streaming(self, pipeline: Pipeline, trigger_us: int) -> StreamingDataFrame:
-        return StreamingDataFrame(pipeline, trigger_us)
+    def start_streaming(self, pipeline: Pipeline, trigger_us: int, on_failure: OnFailure) -> StreamingDataFrame:
+        return StreamingDataFrame(pipeline, trigger_us, on_failure)
 
     def translate(self, problem: BaseException) -> BaseException:
         return translate_error(problem, self.state)

@@ -71,14 +71,14 @@ def find_own_error(text: str) -> TaskError | None:
     """Return the last of our errors in a stack trace of a worker: those before it are its causes."""
     lines = text.splitlines()
     for place in range(len(lines) - 1, -1, -1):
-        found = OURS.search(lines[place])
-        if found:
-            own_lines = [found[0]]
+        match = OURS.search(lines[place])
+        if match:
+            own_lines = [match[0]]
             for line in lines[place + 1 :]:
                 if not OUR_LINES.match(line):
                     break
                 own_lines.append(line)
-            return TaskError(found["code"], found["message"], "\n".join(own_lines))
+            return TaskError(match["code"], match["message"], "\n".join(own_lines))
     return None
 
 
@@ -89,7 +89,7 @@ def find_cause(text: str) -> str:
     raised = [line for line in lines[begin:] if RAISED.match(line) and not line.startswith("org.")]
     if raised:
         return raised[-1]
-    causes = [found["text"] for found in map(CAUSED.match, lines) if found]
+    causes = [match["text"] for match in map(CAUSED.match, lines) if match]
     return next(iter((*causes, *lines)), "it did not say why")
 
 

@@ -40,8 +40,8 @@ def find_java(environment: Mapping[str, str], run: Run) -> Java:
 
 def java_major(output: str) -> int | None:
     """Return the feature release in what `java -version` prints; Java 8 calls itself 1.8."""
-    found = re.search(r'version "(?:1\.)?(\d+)', output)
-    return int(found[1]) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    return int(match[1]) if match else None
 
 
 def run_program(command: Sequence[str]) -> str | None:

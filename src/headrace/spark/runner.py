@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
-from headrace.engine.step.context import Setting, step_of
-from headrace.engine.step.level1_task import Piece, map_rows, map_units
+from headrace.engine.step.context import StreamSetting, step_of
+from headrace.engine.step.level1_task import ReducerInput, map_rows, map_units
 from headrace.engine.step.level2_task import Reduced, reduce_step
-from headrace.engine.step.stepper import Ran
+from headrace.engine.step.runner import Ran
 from headrace.inputs import Rows
 from headrace.inputs.conversion import convert_table
 from headrace.spark.session import check_workers
@@ -49,7 +49,7 @@ class SparkRunner:
     def tasks(self) -> int:
         return int(self.spark.sparkContext.defaultParallelism)
 
-    def run(self, setting: Setting, step: Attempt, rows: DataFrame | None) -> Ran:
+    def run(self, setting: StreamSetting, step: Attempt, rows: DataFrame | None) -> Ran:
         """Run a step. Spark counts the rows of a dataframe too, independently of level 1."""
         shares = step_of(setting, step).shares
         observed = Observation()
@@ -71,17 +71,17 @@ class SparkRunner:
         reduced = [from_json(bytes(row.reduced), Reduced) for row in outcomes]
         if rows is None:
             return Ran(reduced)
-        read = sum(each.counted.dataframe_rows for each in reduced)
+        read = sum(outcome.counted.dataframe_rows for outcome in reduced)
         dataframe_rows = int(observed.get["rows"])
         # A stage that Spark ran again is observed twice: count the rows in another way.
         return Ran(reduced, dataframe_rows if dataframe_rows == read else rows.count())
 
-    def unit_pieces(self, setting: Setting, step: Attempt, tasks: int) -> DataFrame:
+    def unit_pieces(self, setting: StreamSetting, step: Attempt, tasks: int) -> DataFrame:
         numbers = self.spark.range(0, max(1, tasks), 1, max(1, tasks))
         return numbers.mapInArrow(make_unit_task(setting, step), PIECES)
 
 
-def make_unit_task(setting: Setting, step: Attempt) -> Callable[[Batches], Batches]:
+def make_unit_task(setting: StreamSetting, step: Attempt) -> Callable[[Batches], Batches]:
     """Return level 1 over the units that the journal gives to the task of each number."""
 
     def run(batches: Batches) -> Batches:
@@ -95,20 +95,20 @@ def make_unit_task(setting: Setting, step: Attempt) -> Callable[[Batches], Batch
     return run
 
 
-def make_row_task(setting: Setting, step: Attempt, names: list[str]) -> Callable[[Batches], Batches]:
+def make_row_task(setting: StreamSetting, step: Attempt, names: list[str]) -> Callable[[Batches], Batches]:
     """Return level 1 over the rows of a DataFrame, whose columns have these names."""
 
     def run(batches: Batches) -> Batches:
         stream = setting.declared
         named = (pa.Table.from_batches([batch]).rename_columns(names) for batch in batches)
         converted = (convert_table(table, stream.columns, stream.zone) for table in named)
-        yield from map(to_batch, map_rows(setting, step, (Rows(each.table, each.rejected) for each in converted)))
+        yield from map(to_batch, map_rows(setting, step, (Rows(part.table, part.rejected) for part in converted)))
         freeze_gc(1, setting, step)
 
     return run
 
 
-def make_reducer_task(setting: Setting, step: Attempt) -> Callable[[Batches], Batches]:
+def make_reducer_task(setting: StreamSetting, step: Attempt) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         context = TaskContext.get()
         assert context is not None
@@ -119,24 +119,24 @@ def make_reducer_task(setting: Setting, step: Attempt) -> Callable[[Batches], Ba
     return run
 
 
-def freeze_gc(level: int, setting: Setting, step: Attempt) -> None:
+def freeze_gc(level: int, setting: StreamSetting, step: Attempt) -> None:
     """Keep what stays for the next steps out of the garbage collection that a worker of Spark runs after every task."""
     journal = step_of(setting, step).journal
     freeze_gc_once(level, setting, journal.registry, journal.plan)
 
 
 @lru_cache(maxsize=64)
-def freeze_gc_once(_level: int, _setting: Setting, _registry: int, _plan: str | None) -> None:
+def freeze_gc_once(_level: int, _setting: StreamSetting, _registry: int, _plan: str | None) -> None:
     """Freeze once for what a level keeps of a registry and a plan."""
     gc.collect()
     gc.freeze()
 
 
-def read_pieces(batches: Batches) -> Iterator[Piece]:
+def read_pieces(batches: Batches) -> Iterator[ReducerInput]:
     for batch in batches:
         columns: list[Any] = [column.to_pylist() for column in batch.columns]
-        yield from map(Piece, *columns)
+        yield from map(ReducerInput, *columns)
 
 
-def to_batch(piece: Piece) -> pa.RecordBatch:
+def to_batch(piece: ReducerInput) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([piece._asdict()], schema=PIECE_SCHEMA)

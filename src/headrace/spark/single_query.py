@@ -68,10 +68,10 @@ def spark_query(query: Query, frames: Mapping[str, DataFrame], event_time: str) 
         rows = rows.filter(spark_expression(query.where))
     rows = in_windows(rows, parts.window, F.col(f"{query.stream}.{event_time}"))
     groups = [spark_expression(tree).alias(name) for name, tree in parts.groups.items()]
-    sums = [F.sum(spark_expression(each.arguments[0])).alias(name) for name, each in parts.sums.items()]
+    sums = [F.sum(spark_expression(aggregate.arguments[0])).alias(name) for name, aggregate in parts.sums.items()]
     counts = [F.count(F.lit(1)).alias(name) for name in parts.counts]
-    found = rows.groupBy("window", *groups).agg(*sums, *counts)
-    return found.select(F.col("window.start"), F.col("window.end"), *found.columns[1:])
+    grouped = rows.groupBy("window", *groups).agg(*sums, *counts)
+    return grouped.select(F.col("window.start"), F.col("window.end"), *grouped.columns[1:])
 
 
 def in_windows(rows: DataFrame, window: Window, time: Column) -> DataFrame:
@@ -84,8 +84,8 @@ def in_windows(rows: DataFrame, window: Window, time: Column) -> DataFrame:
     slide = f"{window.slide_us} microseconds"
     if window.range_us >= window.slide_us:
         start_us = (window.offset_us - window.range_us) % window.slide_us
-        own = F.window(time, f"{window.range_us} microseconds", slide, f"{start_us} microseconds")
-        return rows.withColumn("window", own)
+        windows = F.window(time, f"{window.range_us} microseconds", slide, f"{start_us} microseconds")
+        return rows.withColumn("window", windows)
     rows = rows.withColumn("window", F.window(time, slide, slide, f"{window.offset_us} microseconds"))
     start = F.timestamp_micros(F.unix_micros(F.col("window.end")) - window.range_us)
     return rows.filter(time >= start).withColumn("window", F.struct(start.alias(START), F.col("window.end").alias(END)))
@@ -97,13 +97,15 @@ def spark_expression(tree: Expression) -> Column:
             return F.col(f"{tree.relation}.{tree.name}")
         case Literal() if tree.type in (BOOLEAN, BIGINT, DOUBLE):
             return F.lit(tree.value)
-        case Call("in", (sought, *constants)) if all(isinstance(each, Literal) for each in constants):
-            return spark_expression(sought).isin([each.value for each in constants if isinstance(each, Literal)])
+        case Call("in", (sought, *constants)) if all(isinstance(constant, Literal) for constant in constants):
+            return spark_expression(sought).isin(
+                [constant.value for constant in constants if isinstance(constant, Literal)]
+            )
         case Call("abs", (number,)):
             return F.abs(spark_expression(number))
         case Call():
-            found: Column = operator_of(tree).python(*map(spark_expression, tree.arguments))
-            return found
+            column: Column = operator_of(tree).python(*map(spark_expression, tree.arguments))
+            return column
     raise fail_unsupported(f"{tree}")
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.engine.pipeline import Pipeline
+from headrace.engine.run import OnFailure
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.storage.disk import DamagedError
 
@@ -22,8 +23,9 @@ TICK = "headrace_tick"
 class StreamingDataFrame:
     """The streaming query of Spark that drives one pipeline."""
 
-    def __init__(self, pipeline: Pipeline, trigger_us: int) -> None:
+    def __init__(self, pipeline: Pipeline, trigger_us: int, on_failure: OnFailure) -> None:
         self.pipeline = pipeline
+        self.on_failure = on_failure
         self.checkpoint = pipeline.stepper.directory.root / "spark"
         self.check_agreement()
         writer = (
@@ -34,6 +36,14 @@ class StreamingDataFrame:
         self.query = writer.trigger(processingTime=f"{max(1, trigger_us // 1000)} milliseconds").start()
 
     def process(self, batch: DataFrame, number: int) -> None:
+        """Run a step over one batch, and report an error before Spark wraps it."""
+        try:
+            self.run_step(batch, number)
+        except BaseException as problem:
+            self.on_failure(problem)
+            raise
+
+    def run_step(self, batch: DataFrame, number: int) -> None:
         """Run a step over one batch, unless it was committed here before Spark committed it."""
         known = self.pipeline.stepper.commit
         if known is not None and known.batch is not None and number <= known.batch:

@@ -209,7 +209,7 @@ class Beginning(NamedTuple):
 FIRST = Beginning()
 
 
-class Format(Record, frozen=True):
+class StateFormat(Record, frozen=True):
     """What a state directory is, in `format.json`: the stream is known by the text that declares it."""
 
     version: Count
@@ -226,7 +226,7 @@ def prepare(root: Path, declaration: str, reducers: int, beginning: Beginning = 
     path = root / "format.json"
     if any((root / "commits").iterdir()) and not path.exists():
         raise DamagedError(path, "is missing")
-    create_file(path, to_record(Format(FORMAT_VERSION, reducers, declaration, beginning)))
+    create_file(path, to_record(StateFormat(FORMAT_VERSION, reducers, declaration, beginning)))
     known = read_format(path)
     if known.declaration != declaration:
         raise UsageError(
@@ -245,10 +245,10 @@ def open_directory(root: Path) -> Directory:
     return Directory(root, read_format(path).reducers)
 
 
-def read_format(path: Path) -> Format:
+def read_format(path: Path) -> StateFormat:
     """Return the format of a state. The version comes first: those to come may have other fields."""
     version = read_record(path, dict[str, Any]).get("version")
     if version != FORMAT_VERSION:
         problem = f"the state in {path.parent} has format {version}, this program has {FORMAT_VERSION}"
         raise UsageError("state-version", problem, hint="use the version of Headrace that wrote it")
-    return read_record(path, Format)
+    return read_record(path, StateFormat)

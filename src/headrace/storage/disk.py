@@ -44,19 +44,19 @@ class DamagedError(DataError):
         )
 
 
-class FullError(DataError):
+class StateWriteError(DataError):
     """No room, or no right, to write. Nothing that was committed is lost."""
 
 
-class MissingError(FullError):
+class MissingError(StateWriteError):
     """What was to be renamed is not there."""
 
 
 def local_path(text: str | os.PathLike[str]) -> Path:
     """A path of this file system; others are refused by the name of their scheme."""
-    found = SCHEME.match(os.fspath(text))
-    if found and found[1].lower() != "file":
-        problem = f"{found[1]}:// is not a file system that state can live on"
+    scheme = SCHEME.match(os.fspath(text))
+    if scheme and scheme[1].lower() != "file":
+        problem = f"{scheme[1]}:// is not a file system that state can live on"
         raise UsageError("file-system", problem, hint="use a local or mounted directory")
     return Path(os.path.abspath(os.fspath(text).removeprefix("file://")))
 
@@ -162,7 +162,7 @@ def translate_errors(path: Path) -> Iterator[None]:
         raise MissingError("state-write", f"can't write {path}: {problem.strerror}") from None
     except OSError as problem:
         hint = FULL if problem.errno in NO_ROOM else NOT_OURS
-        raise FullError("state-write", f"can't write {path}: {problem.strerror}", hint=hint) from None
+        raise StateWriteError("state-write", f"can't write {path}: {problem.strerror}", hint=hint) from None
 
 
 def read_file(path: Path, expected: str | None = None) -> bytes:

@@ -69,15 +69,15 @@ def sweep(directory: Directory, results: Sequence[ResultFolder], step: int) -> N
         if Path(parent).relative_to(directory.root).parts[:1] in (("inbox",), ("exchange",)):
             continue  # another process may be writing a request, or a frame
         for name in names:
-            found = STAGED.match(name)
-            if name.startswith(TEMPORARY) or (found and int(found[1]) <= step):
+            staged = STAGED.match(name)
+            if name.startswith(TEMPORARY) or (staged and int(staged[1]) <= step):
                 Path(parent, name).unlink(missing_ok=True)
     delete_staged(directory, results, step)
 
 
 def delete_staged(directory: Directory, results: Sequence[ResultFolder], step: int) -> None:
     """Delete what attempts at steps that are committed staged and nobody shows."""
-    for root in (directory.root, *(Path(each.path) for each in results)):
+    for root in (directory.root, *(Path(result.path) for result in results)):
         folder = staging_folder(root, directory.root.name)
         if folder.exists():
             delete(folder, lambda name: step_of(name) <= step)

@@ -10,7 +10,7 @@ from socket import gethostname
 from headrace.model.errors import UsageError
 from headrace.storage.directory import Directory
 from headrace.storage.disk import (
-    FullError,
+    StateWriteError,
     create_file,
     sync,
     to_record,
@@ -94,7 +94,7 @@ class Owner:
         try:
             if create_file(path, to_record(commit)):
                 return commit
-        except FullError:
+        except StateWriteError:
             if not path.exists():
                 raise
             with translate_errors(path):

@@ -72,7 +72,7 @@ class UnitRead(Record, frozen=True):
     is_partials: bool = False
 
 
-class Span(Record, frozen=True):
+class CountedSpan(Record, frozen=True):
     """Event times [start_us, end_us) in which rows were counted under a plan."""
 
     plan: str
@@ -80,7 +80,7 @@ class Span(Record, frozen=True):
     end_us: int
 
 
-class Partition(Record, frozen=True):
+class PartitionTime(Record, frozen=True):
     """The highest event time that a partition of the source sent, and what the clock said when it last sent any."""
 
     highest_us: int
@@ -107,7 +107,7 @@ class QueryState(Record, frozen=True):
     """Numbers [first, end) of instances behind the last one with rows that were due and not complete."""
 
 
-class Totals(Record, frozen=True):
+class StreamTotals(Record, frozen=True):
     """Rows and files since the beginning. Bad rows could not be read; changed files are not read again.
 
     Every row that was read is bad, without a time, future or admitted. Late rows are among the admitted, and those
@@ -124,8 +124,8 @@ class Totals(Record, frozen=True):
     untimed: int = 0
     admitted: int = 0
 
-    def plus(self, other: Totals) -> Totals:
-        return Totals(*map(add, astuple(self), astuple(other)))
+    def plus(self, other: StreamTotals) -> StreamTotals:
+        return StreamTotals(*map(add, astuple(self), astuple(other)))
 
 
 class TakenFrame(Record, frozen=True):
@@ -141,7 +141,7 @@ class TakenFrame(Record, frozen=True):
     watermark_us: int | None
     read: int
     ended: bool
-    totals: Totals
+    totals: StreamTotals
     errors: Mapping[str, int]
 
 
@@ -187,7 +187,7 @@ class Journal(Record, frozen=True):
     """Queries, by name and generation, that this attempt leaves out, as those before it did."""
     is_trial: bool = False
     """Whether it only looks for the queries to blame: it is not what a restart runs."""
-    lost: tuple[Span, ...] = ()
+    lost: tuple[CountedSpan, ...] = ()
     """Times of rows that were in input that is gone, and was abandoned."""
 
     @property
@@ -217,9 +217,9 @@ class Commit(Record, frozen=True):
     batch: int | None = None
     offsets: tuple[str, ...] = ()
     ended: bool = False
-    partitions: Mapping[str, Partition] = {}
+    partitions: Mapping[str, PartitionTime] = {}
     queries: Mapping[str, QueryState] = {}
-    spans: tuple[Span, ...] = ()
+    spans: tuple[CountedSpan, ...] = ()
     needed_us: int | None = None
     """Slices that end by then nobody needs. A query that joins may need older ones."""
     forgotten_us: int | None = None
@@ -231,7 +231,7 @@ class Commit(Record, frozen=True):
     rejected: tuple[ResultFile, ...] = ()
     quarantined: tuple[LeftOut, ...] = ()
     """Files that the step left out."""
-    totals: Totals = Totals()
+    totals: StreamTotals = StreamTotals()
     windows: int | None = None
     """Answered since the beginning, also of queries that have left; None in records that did not have it."""
     edges: Mapping[str, Any] = {}

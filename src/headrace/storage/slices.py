@@ -106,7 +106,7 @@ CACHE = Cache(KEPT_BYTES)
 def read_slices(directory: Directory, stream: str, file: SliceFile, live: Collection[str]) -> Parts:
     """The partials of plans under which something was counted that is not forgotten."""
     data = read_file(directory.root / file.file.name, file.file.digest)
-    found: Parts = {}
+    parts: Parts = {}
     for name, section in unpack_sections(data):
         if name not in live:
             continue
@@ -115,37 +115,37 @@ def read_slices(directory: Directory, stream: str, file: SliceFile, live: Collec
         except DataError as problem:
             raise DamagedError(directory.root / file.file.name, f"can't be used: {problem.message}") from None
         for place, part in places:
-            found.setdefault(name, {}).setdefault(place, []).append(part)
-    return found
+            parts.setdefault(name, {}).setdefault(place, []).append(part)
+    return parts
 
 
 def by_place(stream: str, plan: Plan, shipment: Shipment) -> list[tuple[int, NodePartials]]:
     """The partials of a shipment with the places of their nodes in the plan, which must know them all."""
     places = {plan.nodes[place].node: place for place in plan.shipped}
-    found = [(places[part.node], part) for part in unpack(stream, shipment.tables, places)]
-    if sum(part.rows for _, part in found) != sum(table.num_rows for table in shipment.tables):
+    placed = [(places[part.node], part) for part in unpack(stream, shipment.tables, places)]
+    if sum(part.rows for _, part in placed) != sum(table.num_rows for table in shipment.tables):
         raise DataError("unknown-node", f"there are partials of {stream} that their plan does not know")
-    return found
+    return placed
 
 
 def merge_parts(files: Iterable[Parts]) -> Parts:
-    found: Parts = {}
+    merged: Parts = {}
     for parts in files:
         for name, places in parts.items():
             for place, same in places.items():
-                found.setdefault(name, {}).setdefault(place, []).extend(same)
-    return found
+                merged.setdefault(name, {}).setdefault(place, []).extend(same)
+    return merged
 
 
 def compact(parts: Parts, needed_us: int | None) -> Parts:
     """One part per plan and node, without slices that nobody needs."""
-    found: Parts = {}
+    compacted: Parts = {}
     for name, places in parts.items():
         for place, same in places.items():
-            kept = [part for part in (needed_slices(each, needed_us) for each in same) if part.rows]
+            kept = [part for part in (needed_slices(partial, needed_us) for partial in same) if part.rows]
             if kept:
-                found.setdefault(name, {})[place] = [gather_parts(kept)]
-    return found
+                compacted.setdefault(name, {})[place] = [gather_parts(kept)]
+    return compacted
 
 
 def needed_slices(part: NodePartials, needed_us: int | None) -> NodePartials:

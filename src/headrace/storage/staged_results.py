@@ -99,7 +99,7 @@ def begin_sync_staged(folders: Sequence[ResultFolder], files: Iterable[ResultFil
 def staging_folders(root: Path, folders: Sequence[ResultFolder], commit: Commit) -> set[Path]:
     """Where a commit's files wait to be shown: their names must be on the disk before the record that names them."""
     roots = {Path(folders[file.folder].path) for file in commit.results} | ({root} if commit.rejected else set())
-    return {staging_folder(each, root.name) for each in roots}
+    return {staging_folder(result_root, root.name) for result_root in roots}
 
 
 def show(places: Iterable[tuple[Path, ResultFile]]) -> set[Path]:

@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.engine.engine import LocalEngine, Options
 from headrace.engine.run import Run
-from headrace.engine.step.context import Setting
-from headrace.engine.step.runner import InProcess
-from headrace.engine.step.stepper import Ran
+from headrace.engine.step.context import StreamSetting
+from headrace.engine.step.runner import InProcess, Ran
 from headrace.model.arrow import arrow_type
 from headrace.model.errors import UsageError
 from headrace.model.schema import Stream, UserFunction
@@ -114,7 +113,7 @@ class DyingRunner(InProcess):
 
     is_dying = False
 
-    def run(self, setting: Setting, step: Attempt, rows: Any) -> Ran:
+    def run(self, setting: StreamSetting, step: Attempt, rows: Any) -> Ran:
         ran = super().run(setting, step, rows)
         if self.is_dying:
             self.is_dying = False

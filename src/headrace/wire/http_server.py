@@ -31,8 +31,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from headrace.model.errors import UsageError
-from headrace.storage.disk import DamagedError, digest
-from headrace.storage.disk import FullError as DiskError
+from headrace.storage.disk import DamagedError, StateWriteError, digest
 from headrace.wire import exchange as exchanges
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frames import MOST_BYTES, FrameError, StrangerError, from_bytes
@@ -227,7 +226,7 @@ class Receiver:
             inlet.exchange.put(header, data)
         except FrameError as problem:
             raise HTTPException(403, problem.message) from None
-        except (exchanges.FullError, DiskError):
+        except (exchanges.FullError, StateWriteError):
             raise unavailable("there is no room for frames now") from None
 
     async def give_orders(self, request: Request) -> Response:

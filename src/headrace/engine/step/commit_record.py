@@ -28,14 +28,14 @@ from headrace.model.time import earlier, later
 from headrace.storage.disk import read_file
 from headrace.storage.records import (
     Commit,
+    CountedSpan,
     Journal,
     LeftOut,
     Manifest,
     QueryState,
     ResultFile,
     SliceFile,
-    Span,
-    Totals,
+    StreamTotals,
     UnitRead,
 )
 from headrace.storage.staged_results import begin_sync_staged, stage_results
@@ -51,14 +51,14 @@ class Outcome:
 
     @property
     def manifests(self) -> list[Manifest]:
-        return [each.manifest for each in self.reduced]
+        return [reduced.manifest for reduced in self.reduced]
 
     @cached_property
     def counted(self) -> Counted:
-        found = Counted()
-        for each in self.reduced:
-            found = found.plus(each.counted)
-        return found
+        total = Counted()
+        for reduced in self.reduced:
+            total = total.plus(reduced.counted)
+        return total
 
     def commit(self, epoch: int, retain_us: int | None, inputs: int) -> Commit:
         """The state after the step."""
@@ -74,7 +74,7 @@ class Outcome:
         needed_us = needed_since_us(windows, closed_after(journal), retain_us)
         forgotten_us = later(before.forgotten_us if before else None, needed_us)
         quarantined = list_left_out(journal, counted.units)
-        totals = counted.totals.plus(Totals(quarantined=len(quarantined), changed=len(journal.changed)))
+        totals = counted.totals.plus(StreamTotals(quarantined=len(quarantined), changed=len(journal.changed)))
         for frame in journal.frames:
             totals = totals.plus(frame.totals)
         results = self.results()
@@ -109,12 +109,12 @@ class Outcome:
             attempt=journal.attempt,
         )
 
-    def spans(self, needed_us: int | None) -> tuple[Span, ...]:
+    def spans(self, needed_us: int | None) -> tuple[CountedSpan, ...]:
         """The event times that were counted, here and by edges, if any."""
         spans = self.step.before.spans if self.step.before else ()
         new = [*self.step.journal.lost, *spans_of(self.step.journal.frames)]
         if self.counted.start_us is not None and self.counted.end_us is not None:
-            new.append(Span(self.step.journal.plan or "", self.counted.start_us, self.counted.end_us))
+            new.append(CountedSpan(self.step.journal.plan or "", self.counted.start_us, self.counted.end_us))
         for span in new:
             spans = with_span(spans, span, None)
         return with_span(spans, None, needed_us)
@@ -129,12 +129,12 @@ class Outcome:
 
     def lowest_us(self) -> int | None:
         before = self.step.before
-        found = earlier(before.lowest_us if before else None, self.counted.start_us)
+        lowest_us = earlier(before.lowest_us if before else None, self.counted.start_us)
         for frame in self.step.journal.frames:
-            found = earlier(found, frame.lowest_us)
+            lowest_us = earlier(lowest_us, frame.lowest_us)
         for span in self.step.journal.lost:
-            found = earlier(found, span.start_us)
-        return found
+            lowest_us = earlier(lowest_us, span.start_us)
+        return lowest_us
 
     def query_states(self, results: Iterable[ResultFile]) -> dict[str, QueryState]:
         """Return how far each query is after the step. Reducers return states for the windows that they had rows in."""
@@ -149,34 +149,34 @@ class Outcome:
         errors = self.counted.errors
         for frame in self.step.journal.frames:
             errors = add_counts(errors, frame.errors)
-        found = {}
+        advanced = {}
         for name, registered in self.step.registry.queries.items():
-            found[name] = state = state_of(self.step, name, registered)
-            states = [each for each in returned.get(name, ()) if each.generation == registered.generation]
+            advanced[name] = state = state_of(self.step, name, registered)
+            states = [part for part in returned.get(name, ()) if part.generation == registered.generation]
             if not states and name not in errors:
                 continue
-            ends_us = [each.last_end_us for each in states if each.last_end_us is not None]
-            found[name] = replace(
+            ends_us = [part.last_end_us for part in states if part.last_end_us is not None]
+            advanced[name] = replace(
                 state,
                 last_end_us=later(state.last_end_us, max(ends_us, default=None)),
-                windows=max([state.windows, *(each.windows for each in states)]),
+                windows=max([state.windows, *(part.windows for part in states)]),
                 rows=state.rows + rows.get((name, registered.generation), 0),
-                errors=state.errors + sum(each.errors - state.errors for each in states) + errors.get(name, 0),
-                left_out=state.left_out + sum(each.left_out - state.left_out for each in states),
-                problem=next((each.problem for each in states if each.problem != state.problem), state.problem),
-                skipped=next((each.skipped for each in states if each.skipped != state.skipped), state.skipped),
+                errors=state.errors + sum(part.errors - state.errors for part in states) + errors.get(name, 0),
+                left_out=state.left_out + sum(part.left_out - state.left_out for part in states),
+                problem=next((part.problem for part in states if part.problem != state.problem), state.problem),
+                skipped=next((part.skipped for part in states if part.skipped != state.skipped), state.skipped),
             )
-        return found
+        return advanced
 
     def windows(self) -> int:
         """Answered since the beginning, also of queries that have left."""
         before = self.step.before
         known = before.queries if before else {}
-        found: dict[tuple[str, int], int] = {}
-        for name, state in (each for manifest in self.manifests for each in manifest.queries.items()):
-            found[name, state.generation] = max(found.get((name, state.generation), 0), state.windows)
-        total = sum(found.values())
-        for name, generation in found:
+        answered: dict[tuple[str, int], int] = {}
+        for name, state in (item for manifest in self.manifests for item in manifest.queries.items()):
+            answered[name, state.generation] = max(answered.get((name, state.generation), 0), state.windows)
+        total = sum(answered.values())
+        for name, generation in answered:
             total -= known[name].windows if name in known and known[name].generation == generation else 0
         return total + (windows_of(before) if before else 0)
 
@@ -185,29 +185,29 @@ class Outcome:
     def results(self) -> tuple[ResultFile, ...]:
         """The files of the reducers; of queries with LIMIT one file of the best rows of all."""
         setting = self.step.setting
-        found: list[ResultFile] = []
+        finished: list[ResultFile] = []
         candidates: dict[tuple[str, int], list[ResultFile]] = {}
         queries = {
-            (name, each.generation): each.query
+            (name, registered.generation): registered.query
             for known in (self.step.closing, self.step.registry)
-            for name, each in known.queries.items()
+            for name, registered in known.queries.items()
         }
         for file in (file for manifest in self.manifests for file in manifest.results):
             key = file.query, file.generation
-            (candidates.setdefault(key, []) if is_merged(queries[key], setting) else found).append(file)
+            (candidates.setdefault(key, []) if is_merged(queries[key], setting) else finished).append(file)
         for (name, generation), files in candidates.items():
             query = queries[name, generation]
             table = for_people(self.best_rows(query, files), query.result_columns())
             file_name = f"step-{self.step.journal.step:09}" + self.step.former(name, generation)
             merged = list(stage_results(self.step.setting.results, name, file_name, self.step.staging, table))
             begin_sync_staged(setting.results, merged)()
-            found += [replace(file, generation=generation) for file in merged]
-        return tuple(found)
+            finished += [replace(file, generation=generation) for file in merged]
+        return tuple(finished)
 
     def best_rows(self, query: Query, files: Iterable[ResultFile]) -> pa.Table:
         root = self.step.setting.directory.root
         tables = [
-            pq.read_table(pa.BufferReader(read_file(root / each.staged.name, each.staged.digest))) for each in files
+            pq.read_table(pa.BufferReader(read_file(root / file.staged.name, file.staged.digest))) for file in files
         ]
         names = [output.name for output in query.outputs]
         orders = [[one_array(table[f"{ORDER}{place}"]) for place in range(len(query.order_by))] for table in tables]
@@ -226,7 +226,7 @@ def list_left_out(journal: Journal, units: Iterable[UnitRead]) -> tuple[LeftOut,
 
 def windows_of(commit: Commit) -> int:
     """Older records have only those of their queries."""
-    return commit.windows if commit.windows is not None else sum(each.windows for each in commit.queries.values())
+    return commit.windows if commit.windows is not None else sum(state.windows for state in commit.queries.values())
 
 
 def closed_after(journal: Journal) -> int | None:

@@ -17,7 +17,7 @@ from headrace.model.time import later
 from headrace.model.windows import AnyWindow, Interval
 from headrace.planner.demand import demand
 from headrace.storage.directory import Directory
-from headrace.storage.records import Commit, QueryState, Span
+from headrace.storage.records import Commit, CountedSpan, QueryState
 from headrace.windows import bounds_of, instances_ending, last_ending
 
 MAX_WINDOWS = 100_000
@@ -56,14 +56,14 @@ def unknown_to(directory: Directory, commit: Commit, query: Query, state: QueryS
     return Unknown([*gathered.missed, *state.missed, *uncounted_times(commit.spans)], gathered.foreign)
 
 
-def uncounted_times(spans: Iterable[Span]) -> list[Interval]:
+def uncounted_times(spans: Iterable[CountedSpan]) -> list[Interval]:
     """Times of rows that were counted under no plan, since there was no query, or that were lost."""
     return [Interval(span.start_us, span.end_us) for span in spans if not span.plan]
 
 
 def first_complete(window: AnyWindow, after_us: int, unknown: Unknown) -> Outlook:
     """The first complete instance that ends after a time, and the incomplete ones behind it."""
-    spans = [*unknown.missed, *(each.span for each in unknown.foreign)]
+    spans = [*unknown.missed, *(part.span for part in unknown.foreign)]
     until_us = max([after_us, *(span.end_us for span in spans)])
     last = last_ending(window, until_us + extent_us(window)) + 1
     first = max(last_ending(window, after_us) + 1, last - MAX_WINDOWS)
@@ -84,7 +84,7 @@ def with_skipped(window: AnyWindow, state: QueryState, due: Due, unknown: Unknow
     behind = last_ending(window, state.last_end_us) + 1
     first, last = instances_ending(window, due.after_us, due.until_us)
     runs = [(begin, end) for begin, end in state.skipped if end > behind]
-    for span in (*unknown.missed, *(each.span for each in unknown.foreign)):
+    for span in (*unknown.missed, *(part.span for part in unknown.foreign)):
         begin = max(first, behind, last_ending(window, span.start_us) + 1)
         end = min(last, last_ending(window, span.end_us + extent_us(window)))
         numbers = np.arange(begin, min(end, begin + MAX_WINDOWS) + 1, dtype=np.int64)

@@ -29,7 +29,7 @@ from headrace.storage.staged_results import Staging
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class StreamSetting:
     """What stays the same while an engine runs; it travels to the workers, who know it again by its id."""
 
     id: str
@@ -49,7 +49,7 @@ class Setting:
     """Of one query, in one step and reducer."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Setting) and self.id == other.id
+        return isinstance(other, StreamSetting) and self.id == other.id
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -60,16 +60,16 @@ class Setting:
 
     @property
     def declared(self) -> Stream:
-        found = self.catalog.stream(self.stream)
-        assert found is not None
-        return found
+        stream = self.catalog.stream(self.stream)
+        assert stream is not None
+        return stream
 
 
 @dataclass(frozen=True)
 class Step:
     """One step: its journal, the state before it, the queries and the plan."""
 
-    setting: Setting
+    setting: StreamSetting
     journal: Journal
     last_commit: Commit | None = None
     """The commit before this step, where it is known already."""
@@ -92,9 +92,9 @@ class Step:
         """
         registry = read_registry(self.setting.directory.root, self.before.registry if self.before else 0)
         now = self.registry.queries
-        left_out = {(name, each.generation) for name, each in now.items() if each.quarantine is not None}
+        left_out = {(name, query.generation) for name, query in now.items() if query.quarantine is not None}
         left_out |= set(self.journal.left_out)
-        queries = {name: each for name, each in registry.queries.items() if (name, each.generation) not in left_out}
+        queries = {name: query for name, query in registry.queries.items() if (name, query.generation) not in left_out}
         return registry if len(queries) == len(registry.queries) else replace(registry, queries=queries)
 
     def former(self, name: str, generation: int) -> str:
@@ -126,7 +126,7 @@ class Step:
 
 
 @lru_cache(maxsize=4)
-def step_of(setting: Setting, attempt: Attempt) -> Step:
+def step_of(setting: StreamSetting, attempt: Attempt) -> Step:
     register_aggregates(setting.catalog.aggregates)
     journal = setting.directory.journal(*attempt)
     if journal is None:
@@ -150,7 +150,7 @@ def reader_of(step: Step) -> Reader:
 
 
 @lru_cache(maxsize=4)
-def prepared_reader(setting: Setting, registry: int, plan: str, tables: tuple[tuple[str, str], ...]) -> Reader:
+def prepared_reader(setting: StreamSetting, registry: int, plan: str, tables: tuple[tuple[str, str], ...]) -> Reader:
     directory, stream = setting.directory, setting.declared
     known = {name: directory.table(version) for name, version in tables}
     data = Data(setting.catalog, stream, pa.table({}), known)
@@ -158,6 +158,6 @@ def prepared_reader(setting: Setting, registry: int, plan: str, tables: tuple[tu
 
 
 @lru_cache(maxsize=4)
-def step_columns(setting: Setting, version: int) -> frozenset[str]:
+def step_columns(setting: StreamSetting, version: int) -> frozenset[str]:
     """Return the columns that the queries of this version of the registry need."""
     return needed_columns(setting.declared, read_registry(setting.directory.root, version).active.values())

@@ -11,7 +11,7 @@ from headrace.engine.step.watermark import ENDED_US, moved_watermark
 from headrace.model.schema import Stream
 from headrace.model.time import later
 from headrace.model.windows import AnyWindow
-from headrace.storage.records import Commit, Journal, Span
+from headrace.storage.records import Commit, CountedSpan, Journal
 from headrace.windows import instances_ending
 from headrace.wire.ledger import to_json
 
@@ -41,7 +41,7 @@ class StepFacts:
     is_last: bool
     """Whether nothing comes after what is here, if no file is left for another step."""
     upstream_us: int | None
-    lost: tuple[Span, ...]
+    lost: tuple[CountedSpan, ...]
 
 
 def next_step(before: Commit | None) -> int:

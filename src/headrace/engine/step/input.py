@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from headrace.engine.edge_inbox import frame_at
 from headrace.engine.plan_in_force import SAMPLE_ROWS
-from headrace.engine.step.context import Setting, step_columns
+from headrace.engine.step.context import StreamSetting, step_columns
 from headrace.inputs import (
     BadFile,
     cut,
@@ -20,14 +19,13 @@ from headrace.inputs import (
 )
 from headrace.model.arrow import conform
 from headrace.model.units import InputFile, Unit
-from headrace.storage.records import Journal, LeftOut, Span
+from headrace.storage.records import CountedSpan, LeftOut
 from headrace.storage.seen_files import SeenFiles
 from headrace.wire.frame_checks import check_rows
 from headrace.wire.frames import from_bytes as frame_from_bytes
 
 STEP_BYTES = 1 << 30
 """How much input one step takes; the rest waits for the next."""
-PUT_BACK = "put it back as it was: a step that has begun reads what it began with"
 
 
 class Upstream(Protocol):
@@ -43,7 +41,7 @@ class Upstream(Protocol):
 
     def tables(self, since_us: int | None) -> Mapping[str, pa.Table]: ...
 
-    def lost_spans(self) -> tuple[Span, ...]: ...
+    def lost_spans(self) -> tuple[CountedSpan, ...]: ...
 
 
 @dataclass(slots=True)
@@ -60,46 +58,46 @@ class NewFiles:
 
 
 def new_files(
-    setting: Setting, seen: SeenFiles, step_bytes: int, upstream: Upstream | None, upstream_us: int | None
+    setting: StreamSetting, seen: SeenFiles, step_bytes: int, upstream: Upstream | None, upstream_us: int | None
 ) -> NewFiles:
     """Files that no step has read, oldest first, as many as a step takes."""
     if setting.source is None:
         return NewFiles()
     listed = list_files(setting.source)
     seen.check_device(setting.source.path)
-    found = NewFiles(changed=seen.list_changed(listed))
+    taken = NewFiles(changed=seen.list_changed(listed))
     size = 0
     new = seen.new(listed)
     if upstream:
         new = [file for file in new if upstream.is_ours(file)]
     for place, file in enumerate(new):
         is_held_back = upstream is not None and not upstream.accepts(file, upstream_us)
-        if is_held_back or (found.files and size + file.size > step_bytes):
-            found.left = new[place:]
-            return found
+        if is_held_back or (taken.files and size + file.size > step_bytes):
+            taken.left = new[place:]
+            return taken
         size += file.size
         try:
-            found.units += cut(setting.source, file, setting.declared)
+            taken.units += cut(setting.source, file, setting.declared)
         except BadFile as problem:
             if setting.on_bad_file == "stop":
                 raise
-            found.bad.append(LeftOut(file.path, problem.reason))
-        found.files.append(file)
-    return found
+            taken.bad.append(LeftOut(file.path, problem.reason))
+        taken.files.append(file)
+    return taken
 
 
-def sample_of(setting: Setting, units: Sequence[Unit], version: int) -> pa.Table:
+def sample_of(setting: StreamSetting, units: Sequence[Unit], version: int) -> pa.Table:
     """Rows from the middle of the input, of the columns that a version of the registry may name."""
     middle = len(units) // 2
-    found = [conform(pa.table({}), setting.declared.columns)]
+    samples = [conform(pa.table({}), setting.declared.columns)]
     for rows in (rows for unit in (*units[middle:], *units[:middle]) for rows in sampled_rows(setting, unit, version)):
-        found.append(rows)
-        if sum(table.num_rows for table in found) >= SAMPLE_ROWS // 4:
+        samples.append(rows)
+        if sum(table.num_rows for table in samples) >= SAMPLE_ROWS // 4:
             break
-    return pa.concat_tables(found)
+    return pa.concat_tables(samples)
 
 
-def sampled_rows(setting: Setting, unit: Unit, version: int) -> Iterator[pa.Table]:
+def sampled_rows(setting: StreamSetting, unit: Unit, version: int) -> Iterator[pa.Table]:
     """Of a damaged file, if such files are left out, what the step will read: the columns that queries name. The step
     says what is wrong with it.
     """
@@ -122,16 +120,3 @@ def sampled_rows(setting: Setting, unit: Unit, version: int) -> Iterator[pa.Tabl
             if not is_begun:
                 continue
         return
-
-
-def check_unchanged(journal: Journal) -> None:
-    """A step that is run again must read what it would have read."""
-    left_out = {file.path for file in journal.bad_files}
-    for file in (file for file in journal.files if file.path not in left_out):
-        try:
-            found = os.stat(file.path)
-        except OSError as problem:
-            message = f"step {journal.step} began with it, and it can't be read"
-            raise BadFile(file.path, message, str(problem), PUT_BACK) from None
-        if (found.st_size, found.st_mtime_ns) != (file.size, file.modified_ns):
-            raise BadFile(file.path, f"it has changed since step {journal.step} began with it", hint=PUT_BACK)

@@ -19,7 +19,7 @@ from headrace.model.arrow import arrow_type, one_array
 from headrace.model.schema import Stream
 from headrace.model.time import earlier, later
 from headrace.model.types import TIMESTAMP
-from headrace.storage.records import Totals
+from headrace.storage.records import StreamTotals
 
 
 class Admission:
@@ -32,7 +32,7 @@ class Admission:
         self.side = side
 
     def count(self, **counts: int) -> None:
-        self.counted.totals = self.counted.totals.plus(Totals(**counts))
+        self.counted.totals = self.counted.totals.plus(StreamTotals(**counts))
 
     def admit(self, rows: Rows) -> pa.Table:
         """Return the rows that are aggregated; count the others and hand them to the side output."""
@@ -55,11 +55,11 @@ class Admission:
 
     def without(self, table: pa.Table, mask: pa.ChunkedArray, reason: str, count: str) -> pa.Table:
         """The table without the rows of the mask, which are noted."""
-        found = pc.sum(mask).as_py() or 0
-        if not found:
+        row_count = pc.sum(mask).as_py() or 0
+        if not row_count:
             return table
-        self.count(**{count: found})
-        self.count(dropped=found if count == "untimed" else 0)
+        self.count(**{count: row_count})
+        self.count(dropped=row_count if count == "untimed" else 0)
         self.side.add(table.filter(mask), reason)
         return table.filter(pc.invert(mask))
 
@@ -100,6 +100,6 @@ def highest_by_partition(table: pa.Table, times_us: Integers, stream: Stream) ->
         yield "", int(times_us.max())
         return
     by_key = pa.table({"key": table[stream.partition], "time": pa.array(times_us)})
-    found = by_key.group_by("key").aggregate([("time", "max")])
-    for key, time_us in zip(found["key"].to_pylist(), found["time_max"].to_pylist(), strict=True):
+    highest = by_key.group_by("key").aggregate([("time", "max")])
+    for key, time_us in zip(highest["key"].to_pylist(), highest["time_max"].to_pylist(), strict=True):
         yield json.dumps(str(key)) if key is not None else "null", time_us

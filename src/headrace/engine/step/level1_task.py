@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headrace.engine.edge_inbox import frame_at
-from headrace.engine.step.context import Setting, Step, reader_of, step_columns, step_of
+from headrace.engine.step.context import Step, StreamSetting, reader_of, step_columns, step_of
 from headrace.engine.step.late_rows import Admission
 from headrace.engine.step.side_output import SideOutput
 from headrace.engine.step.task_counts import Counted
@@ -28,7 +28,7 @@ from headrace.wire.frames import Frame, FrameError, from_bytes
 BEGUN = 'run once with on_bad_file = "quarantine": a step that has begun is finished with the files it began with'
 
 
-class Piece(NamedTuple):
+class ReducerInput(NamedTuple):
     """Bytes for a reducer: partials of a plan, or COUNTS, what a task counted."""
 
     reducer: int
@@ -40,7 +40,7 @@ COUNTS = ""
 """In place of a plan."""
 
 
-def map_units(setting: Setting, attempt: Attempt, places: Iterable[int]) -> Iterator[Piece]:
+def map_units(setting: StreamSetting, attempt: Attempt, places: Iterable[int]) -> Iterator[ReducerInput]:
     """Level 1 over units of files, and partials that edges sent; the units are known by their places in the journal."""
     step = step_of(setting, attempt)
     task = Task(step)
@@ -55,11 +55,11 @@ def map_units(setting: Setting, attempt: Attempt, places: Iterable[int]) -> Iter
 def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iterator[Rows]:
     """The rows of a unit, and a note of what was read of it. Partials have none: their frames are put aside."""
     unit = step.journal.units[place]
-    found, problem, is_partials = 0, None, False
+    row_count, problem, is_partials = 0, None, False
     if frame_at(step.setting.root, unit) is None:
         try:
             for rows in file_rows(step, unit):
-                found += rows.table.num_rows + rows.rejected.num_rows
+                row_count += rows.table.num_rows + rows.rejected.num_rows
                 yield rows
         except BadFile as bad:
             if step.setting.on_bad_file == "stop":
@@ -67,13 +67,13 @@ def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iter
             problem = bad.reason
     else:
         frame = kept_frame(Path(unit.path))
-        found = sum(table.num_rows for table in frame.tables)
+        row_count = sum(table.num_rows for table in frame.tables)
         if frame.header.plan is None:
             yield from (Rows(table, is_from_edge=True) for table in check_rows(frame, step.setting.declared))
         else:
             partials.append(frame)
             is_partials = True
-    task.counted.units.append(UnitRead(place, found, problem, is_partials))
+    task.counted.units.append(UnitRead(place, row_count, problem, is_partials))
 
 
 def kept_frame(path: Path) -> Frame:
@@ -91,7 +91,7 @@ def file_rows(step: Step, unit: Unit) -> Iterator[Rows]:
         yield replace(rows, path=unit.path)
 
 
-def map_rows(setting: Setting, attempt: Attempt, pieces: Iterable[Rows]) -> Iterator[Piece]:
+def map_rows(setting: StreamSetting, attempt: Attempt, pieces: Iterable[Rows]) -> Iterator[ReducerInput]:
     """Level 1 over rows that came from a DataFrame."""
     yield from Task(step_of(setting, attempt)).run(pieces)
 
@@ -106,16 +106,16 @@ class Task:
         self.side = SideOutput(step)
         self.admission = Admission(step, self.counted, self.side)
 
-    def run(self, pieces: Iterable[Rows]) -> Iterator[Piece]:
+    def run(self, pieces: Iterable[Rows]) -> Iterator[ReducerInput]:
         if self.step.journal.plan is None:
             for rows in pieces:
                 self.admission.admit(rows)
         else:
             yield from self.partials(reader_of(self.step), pieces)
         self.counted.rejected = self.side.close()
-        yield Piece(0, COUNTS, to_json(self.counted))
+        yield ReducerInput(0, COUNTS, to_json(self.counted))
 
-    def partials(self, reader: Reader, pieces: Iterable[Rows]) -> Iterator[Piece]:
+    def partials(self, reader: Reader, pieces: Iterable[Rows]) -> Iterator[ReducerInput]:
         run = ReadResult()
         chunks = (chunk for rows in pieces for chunk in reader.chunks(run, self.admission.admit(rows)))
         functions, zone = self.step.setting.catalog.functions, self.stream.zone
@@ -126,15 +126,15 @@ class Task:
                 yield from self.send(self.step.journal.plan, shipped.values())
         self.counted.errors = run.errors
 
-    def send(self, plan: str, parts: Iterable[NodePartials]) -> Iterator[Piece]:
+    def send(self, plan: str, parts: Iterable[NodePartials]) -> Iterator[ReducerInput]:
         by_reducer: dict[int, list[NodePartials]] = {}
         for part in parts:
             if part.rows:
-                for reducer, own in split(part, self.step.setting.reducers):
-                    by_reducer.setdefault(reducer, []).append(own)
+                for reducer, share in split(part, self.step.setting.reducers):
+                    by_reducer.setdefault(reducer, []).append(share)
         packed: dict[tuple[int, ...], bytes] = {}
-        for reducer, own_parts in by_reducer.items():
-            same = tuple(map(id, own_parts))  # rows without groups go to several reducers
+        for reducer, shares in by_reducer.items():
+            same = tuple(map(id, shares))  # rows without groups go to several reducers
             if same not in packed:
-                packed[same] = to_bytes(Shipment(pack(self.stream.name, own_parts), Counts()))
-            yield Piece(reducer, plan, packed[same])
+                packed[same] = to_bytes(Shipment(pack(self.stream.name, shares), Counts()))
+            yield ReducerInput(reducer, plan, packed[same])

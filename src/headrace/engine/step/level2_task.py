@@ -15,10 +15,10 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from headrace.engine.edge_inbox import spans_of
-from headrace.engine.registry import Registered, Registry
+from headrace.engine.registry import RegisteredQuery, Registry
 from headrace.engine.step.completeness import uncounted_times, with_skipped
-from headrace.engine.step.context import Setting, Step, step_of
-from headrace.engine.step.level1_task import COUNTS, Piece
+from headrace.engine.step.context import Step, StreamSetting, step_of
+from headrace.engine.step.level1_task import COUNTS, ReducerInput
 from headrace.engine.step.task_counts import Counted
 from headrace.engine.step.watermark import BEGINNING_US, ENDED_US
 from headrace.kernel.close.retained_partials import Retained
@@ -62,7 +62,7 @@ class Reduced(Record, frozen=True):
     counted: Counted
 
 
-def reduce_step(setting: Setting, attempt: Attempt, reducer: int, pieces: Iterable[Piece]) -> Reduced:
+def reduce_step(setting: StreamSetting, attempt: Attempt, reducer: int, pieces: Iterable[ReducerInput]) -> Reduced:
     step = step_of(setting, attempt)
     new = Received(step, pieces)
     mine = [file for file in step.before.slices if file.reducer == reducer] if step.before else []
@@ -82,7 +82,7 @@ def reduce_step(setting: Setting, attempt: Attempt, reducer: int, pieces: Iterab
 class Received:
     """What the tasks sent to a reducer: partials by plan, and what they counted."""
 
-    def __init__(self, step: Step, pieces: Iterable[Piece]) -> None:
+    def __init__(self, step: Step, pieces: Iterable[ReducerInput]) -> None:
         self.setting = step.setting
         self.counted = Counted()
         self.sent: dict[str, list[Section]] = {}
@@ -96,13 +96,13 @@ class Received:
     @cached_property
     def parts(self) -> Parts:
         """Combined."""
-        found: Parts = {}
+        parts: Parts = {}
         for name, sections in self.sent.items():
             plan = self.setting.directory.plan(name)
             for section in sections:
                 for place, part in by_place(self.setting.stream, plan, section.shipment):
-                    found.setdefault(name, {}).setdefault(place, []).append(part)
-        return compact(found, None)
+                    parts.setdefault(name, {}).setdefault(place, []).append(part)
+        return compact(parts, None)
 
     def sections(self) -> list[Section]:
         """As they are kept. What one task sent is kept as it came: there is nothing to combine it with."""
@@ -117,7 +117,7 @@ def is_read(step: Step, files: Sequence[SliceFile]) -> bool:
     if journal.ended or len(files) >= MOST_FILES or journal.watermark_us is None:
         return journal.ended or len(files) >= MOST_FILES
     closed_us = BEGINNING_US if journal.closed_us is None else journal.closed_us
-    windows = {each.query.window for each in step.closing.queries.values()}
+    windows = {registered.query.window for registered in step.closing.queries.values()}
     ends = [instances_ending(window, closed_us, journal.watermark_us) for window in windows]
     return any(first <= last for first, last in ends)
 
@@ -162,14 +162,14 @@ class Closing:
 
     def close(self, registry: Registry, parts: Parts, closed_us: int | None, until_us: int) -> None:
         """All windows of these queries that end later than the one time and no later than the other."""
-        asked = list(self.due(registry, closed_us, until_us))
-        if not asked:
+        due_queries = list(self.due(registry, closed_us, until_us))
+        if not due_queries:
             return
         setting = self.step.setting
-        retained = retain_parts(self.step, between(parts, asked), is_end=until_us == ENDED_US)
+        retained = retain_parts(self.step, between(parts, due_queries), is_end=until_us == ENDED_US)
         before, journal = self.step.before, self.step.journal
         lost = uncounted_times([*(before.spans if before else ()), *(journal.lost if until_us == ENDED_US else ())])
-        for name, query, due in asked:
+        for name, query, due in due_queries:
             gathered = retained.gather(demand(query))
             registered = registry.queries[name]
             state = self.state(name, registered)
@@ -190,7 +190,7 @@ class Closing:
                 self.queries[name, registered.generation] = query
                 self.found.setdefault((name, registered.generation), []).append(closed)
 
-    def state(self, name: str, registered: Registered) -> QueryState:
+    def state(self, name: str, registered: RegisteredQuery) -> QueryState:
         known = self.states.get(name)
         return (
             known
@@ -205,7 +205,7 @@ class Closing:
             if not query.group_by and owner_without_groups(name, self.step.setting.reducers) != self.reducer:
                 continue
             state = self.state(name, registered)
-            after_us = max(each for each in (closed_us, state.after_us, BEGINNING_US) if each is not None)
+            after_us = max(time_us for time_us in (closed_us, state.after_us, BEGINNING_US) if time_us is not None)
             first, last = instances_ending(query.window, after_us, until_us)
             if first <= last:
                 yield name, query, Due(after_us, until_us, state.last_end_us, state.skipped)
@@ -215,19 +215,19 @@ class Closing:
         They are on the disk after the call that is given.
         """
         setting, step = self.step.setting, self.step.journal.step
-        found: list[ResultFile] = []
+        staged: list[ResultFile] = []
         candidates: list[ResultFile] = []
         for (name, generation), closed in self.found.items():
             query = self.queries[name, generation]
             file = f"step-{step:09}-{self.reducer}" + self.step.former(name, generation)
             if is_merged(query, setting):
-                table = pa.concat_tables([with_orders(each) for each in closed])
+                table = pa.concat_tables([with_orders(part) for part in closed])
                 candidates.append(replace(self.candidate(name, table), generation=generation))
             else:
-                table = for_people(pa.concat_tables([each.table for each in closed]), query.result_columns())
+                table = for_people(pa.concat_tables([part.table for part in closed]), query.result_columns())
                 made_all = stage_results(self.step.setting.results, name, file, self.step.staging, table)
-                found += [replace(made, generation=generation) for made in made_all]
-        return (*found, *candidates), begin_sync_staged(setting.results, found)
+                staged += [replace(made, generation=generation) for made in made_all]
+        return (*staged, *candidates), begin_sync_staged(setting.results, staged)
 
     def candidate(self, query: str, table: pa.Table) -> ResultFile:
         """A file of the best rows here, for the driver to choose from before it commits; no sync is needed."""
@@ -246,14 +246,14 @@ def with_orders(closed: Closed) -> pa.Table:
     return table
 
 
-def is_merged(query: Query, setting: Setting) -> bool:
+def is_merged(query: Query, setting: StreamSetting) -> bool:
     """Whether the driver picks from what the reducers found."""
     return query.limit is not None and bool(query.group_by) and setting.reducers > 1
 
 
-def between(parts: Parts, asked: Iterable[tuple[str, Query, Due]]) -> Parts:
+def between(parts: Parts, due_queries: Iterable[tuple[str, Query, Due]]) -> Parts:
     """Without slices that end before all windows that are due."""
-    starts_us = [first_start(query.window, due) for _, query, due in asked]
+    starts_us = [first_start(query.window, due) for _, query, due in due_queries]
     earliest_us = min(starts_us)
     return {
         plan: {place: [needed_slices(part, earliest_us) for part in same] for place, same in places.items()}
@@ -269,7 +269,7 @@ def first_start(window: AnyWindow, due: Due) -> int:
     return int(bounds_of(window, np.array([first]))[0][0])
 
 
-def state_of(step: Step, name: str, registered: Registered) -> QueryState:
+def state_of(step: Step, name: str, registered: RegisteredQuery) -> QueryState:
     """How far the query is; one that joins with this step begins at its watermark."""
     known = step.before.queries.get(name) if step.before else None
     if known is not None and known.generation == registered.generation:

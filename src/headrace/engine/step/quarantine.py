@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from headrace.engine.registry import Registered, Registry
+from headrace.engine.registry import RegisteredQuery, Registry
 from headrace.model.errors import QueryFailure, query_failure_in
 
 DEATHS = (
@@ -33,7 +33,7 @@ def is_death(problem: BaseException) -> bool:
     return isinstance(problem, MemoryError) or any(sign in str(problem) for sign in DEATHS)
 
 
-def newcomers(registry: Registry, before: Mapping[str, Registered]) -> list[str]:
+def newcomers(registry: Registry, before: Mapping[str, RegisteredQuery]) -> list[str]:
     """The queries that came since the registry before, newest first."""
     new = [name for name in registry.active if name not in before or before[name] != registry.queries[name]]
     return sorted(new, key=lambda name: -registry.queries[name].generation)
@@ -91,8 +91,8 @@ class Bisection:
 def with_quarantined(registry: Registry, names: Iterable[str], reason: str, closed_us: int | None) -> Registry:
     """The registry with queries that are registered, but not answered; windows that end by `closed_us` have been."""
     marked = {
-        name: Registered(each.sql, each.generation, each.query, reason, closed_us)
-        for name, each in registry.queries.items()
-        if name in set(names) and each.quarantine is None
+        name: RegisteredQuery(known.sql, known.generation, known.query, reason, closed_us)
+        for name, known in registry.queries.items()
+        if name in set(names) and known.quarantine is None
     }
     return Registry(registry.version, registry.next_generation, {**registry.queries, **marked})

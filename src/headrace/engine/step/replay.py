@@ -1,35 +1,56 @@
-"""A step whose input is gone: a further attempt at it leaves that input out, and says what may be missing."""
+"""A step that was begun is run again from its journal, with the same input. If that is gone, a further attempt leaves
+it out, and says what may be missing.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from headrace.engine.step.watermark import BEGINNING_US, ENDED_US
+from headrace.inputs import BadFile
 from headrace.model.errors import UsageError
 from headrace.storage.directory import Directory
-from headrace.storage.records import Journal, LeftOut, Span, TakenFrame
+from headrace.storage.records import CountedSpan, Journal, LeftOut, TakenFrame
 
+PUT_BACK = "put it back as it was: a step that has begun reads what it began with"
 ABANDONED = "abandoned, since it was gone"
 
 
-def gone_input(journal: Journal) -> dict[str, str]:
-    """Files and frames of a step that can't be read any more, or have changed, with what is wrong."""
+def changed_input(journal: Journal) -> Iterator[tuple[str, OSError | None]]:
+    """Yield files and frames of a step that can't be read any more, with the error, or that have changed."""
     left_out = {file.path for file in journal.bad_files}
-    problems = {}
     looks = {file.path: (file.size, file.modified_ns) for file in journal.files}
     for path in (path for path in {**looks, **{unit.path: None for unit in journal.units}} if path not in left_out):
         try:
             status = os.stat(path)
         except OSError as problem:
-            problems[path] = problem.strerror or "can't be read"
+            yield path, problem
             continue
         if path in looks and looks[path] != (status.st_size, status.st_mtime_ns):
-            problems[path] = "has changed"
-    return problems
+            yield path, None
+
+
+def check_unchanged(journal: Journal) -> None:
+    """Raise an error if a step that is run again would not read the files that it began with."""
+    files = {file.path for file in journal.files}
+    for path, problem in changed_input(journal):
+        if path in files and problem is not None:
+            message = f"step {journal.step} began with it, and it can't be read"
+            raise BadFile(path, message, str(problem), PUT_BACK)
+        if path in files:
+            raise BadFile(path, f"it has changed since step {journal.step} began with it", hint=PUT_BACK)
+
+
+def gone_input(journal: Journal) -> dict[str, str]:
+    """Return the input of a step that is not what it was, with what is wrong."""
+    return {
+        path: "has changed" if problem is None else problem.strerror or "can't be read"
+        for path, problem in changed_input(journal)
+    }
 
 
 def abandon_input(directory: Directory, step: int, skew_us: int) -> Journal:
@@ -55,15 +76,15 @@ def abandon_input(directory: Directory, step: int, skew_us: int) -> Journal:
     return attempt
 
 
-def spans_of_frames(frames: Iterable[TakenFrame]) -> list[Span]:
+def spans_of_frames(frames: Iterable[TakenFrame]) -> list[CountedSpan]:
     return [
-        Span("", frame.lowest_us, frame.highest_us + 1)
+        CountedSpan("", frame.lowest_us, frame.highest_us + 1)
         for frame in frames
         if frame.lowest_us is not None and frame.highest_us is not None
     ]
 
 
-def unknown_span(journal: Journal, skew_us: int) -> Span:
+def unknown_span(journal: Journal, skew_us: int) -> CountedSpan:
     """Where rows of a file may be that nobody can look at: up to the clock and the skew, without a clock anywhere."""
     is_limited = journal.clock_us is not None and not journal.ended
-    return Span("", BEGINNING_US, (journal.clock_us or 0) + skew_us + 1 if is_limited else ENDED_US)
+    return CountedSpan("", BEGINNING_US, (journal.clock_us or 0) + skew_us + 1 if is_limited else ENDED_US)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -25,15 +25,16 @@ from headrace.engine.registry import (
     requests,
     write_answers,
 )
-from headrace.engine.requests import Changes
+from headrace.engine.requests import Changes, NoQueries, QueryCatalogue
 from headrace.engine.step.commit_record import Outcome
 from headrace.engine.step.completeness import outlook
-from headrace.engine.step.conservation import check_conserved
-from headrace.engine.step.context import Setting, Step, step_of
+from headrace.engine.step.context import Step, StreamSetting, step_of
 from headrace.engine.step.decision import StepFacts, decide_step, next_step
-from headrace.engine.step.input import STEP_BYTES, Upstream, check_unchanged, new_files, sample_of
-from headrace.engine.step.level2_task import Reduced
+from headrace.engine.step.input import STEP_BYTES, Upstream, new_files, sample_of
 from headrace.engine.step.quarantine import DIED, Bisection, is_death, named_failure, newcomers, with_quarantined
+from headrace.engine.step.replay import check_unchanged
+from headrace.engine.step.runner import Ran, Runner
+from headrace.engine.step.task_counts import check_conserved
 from headrace.engine.step.watermark import ENDED_US
 from headrace.inputs import list_files
 from headrace.kernel.failures import failures_named
@@ -43,10 +44,10 @@ from headrace.planner.codec import digest_of, encode
 from headrace.planner.cost import FOR_EDGES
 from headrace.planner.plan import Plan
 from headrace.storage.directory import Directory
-from headrace.storage.disk import DamagedError, FullError, begin_sync
+from headrace.storage.disk import DamagedError, StateWriteError, begin_sync
 from headrace.storage.garbage import collect_garbage, forget_answers, plans_in, sweep
 from headrace.storage.ownership import Owner
-from headrace.storage.records import Attempt, Commit, Journal
+from headrace.storage.records import Commit, Journal
 from headrace.storage.result_marks import ResultMarks
 from headrace.storage.seen_files import SeenFiles
 from headrace.storage.staged_results import show, staging_folders
@@ -55,24 +56,6 @@ from headrace.wire.ledger import from_json
 LOG = logging.getLogger(__name__)
 NOTHING = Plan((), (), {}, 0.0, {})
 """A plan for no query: edges then count rows, and send none."""
-
-
-class Ran(NamedTuple):
-    """What the reducers of a step did, and how many rows its dataframe had, by a count that level 1 has no part in."""
-
-    reduced: list[Reduced]
-    dataframe_rows: int | None = None
-
-
-class Runner(Protocol):
-    """What runs the tasks of a step: Spark, or this process."""
-
-    def run(self, setting: Setting, step: Attempt, rows: Any) -> Ran:
-        """Run level 1 over the units that the journal gives to each task, and over `rows`, then level 2."""
-
-    @property
-    def tasks(self) -> int:
-        """How many tasks may run at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +75,15 @@ class Stepper:
 
     def __init__(
         self,
-        setting: Setting,
+        setting: StreamSetting,
         runner: Runner,
         *,
         quotas: Quotas | None = None,
         retain_us: int | None = None,
         step_bytes: int = STEP_BYTES,
         take_over: bool = False,
-        reload: Callable[[str], str] | None = None,
+        tables: Mapping[str, Callable[[], pa.Table]] | None = None,
+        catalogue: QueryCatalogue | None = None,
         upstream: Upstream | None = None,
         inbox: Inbox | None = None,
         reset_results: bool = False,
@@ -119,12 +103,12 @@ class Stepper:
         self.marks = ResultMarks(self.directory, setting.results, reset=reset_results)
         self.owner = Owner(self.directory, take_over=take_over)
         try:
-            self.resume(quotas or Quotas(), reload)
+            self.resume(quotas or Quotas(), tables or {}, catalogue or NoQueries())
         except BaseException:
             self.owner.close()
             raise
 
-    def resume(self, quotas: Quotas, reload: Callable[[str], str] | None) -> None:
+    def resume(self, quotas: Quotas, tables: Mapping[str, Callable[[], pa.Table]], catalogue: QueryCatalogue) -> None:
         """Read where the state stands, and finish what its last commit promises."""
         setting, inbox = self.setting, self.inbox
         self.commit = self.directory.last_commit()
@@ -138,7 +122,8 @@ class Stepper:
         constants = FOR_EDGES if inbox is not None else None
         self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.active, constants)
         begun = self.pending or self.commit
-        self.changes = Changes(setting, self.planner, quotas, begun.tables if begun else {}, reload)
+        versions = begun.tables if begun else {}
+        self.changes = Changes(setting, self.planner, quotas, versions, tables, self.keep_table, catalogue)
         self.finish(self.commit)
         forget_answers(self.directory, time.time())
         sweep(self.directory, self.setting.results, self.commit.step if self.commit else 0)
@@ -169,27 +154,27 @@ class Stepper:
 
     # One step
 
-    def step(self, given: Input) -> Commit | None:
+    def step(self, available: Input) -> Commit | None:
         """Run one step, if there is anything to do; None if there is not."""
         journal = self.pending
         if journal is not None:
             check_unchanged(journal)
         else:
-            journal = self.begin(given)
+            journal = self.begin(available)
         if journal is None:
             return None
         try:
-            journal, ran = self.run_attempts(journal, given)
+            journal, ran = self.run_attempts(journal, available)
             commit = self.build_commit(journal, ran)
         except DamagedError:
             self.owner.check_held()  # a new owner deletes what this one still looks for
             raise
-        for each in ran.reduced:
-            for name, taken_s in each.manifest.seconds.items():
+        for outcome in ran.reduced:
+            for name, taken_s in outcome.manifest.seconds.items():
                 self.seconds[name] = max(taken_s, self.seconds.get(name, 0.0))
-        rows = sum(each.counted.totals.rows for each in ran.reduced)
+        rows = sum(outcome.counted.totals.rows for outcome in ran.reduced)
         if rows:
-            self.planner.observe(rows, sum(each.counted.node_rows for each in ran.reduced))
+            self.planner.observe(rows, sum(outcome.counted.node_rows for outcome in ran.reduced))
         self.wait_for_disk()
         begin_sync(staging_folders(self.directory.root, self.setting.results, commit))()
         known = self.registry
@@ -198,16 +183,16 @@ class Stepper:
         self.owner.check_held()  # a new owner finishes the commit itself, and may be further by now
         try:
             self.finish(commit)
-        except FullError:
+        except StateWriteError:
             self.owner.check_held()  # a new owner sweeps what this one was writing
             raise
         report_quarantine(known, self.registry)
         report_files(journal, commit)
         return commit
 
-    def begin(self, given: Input) -> Journal | None:
+    def begin(self, available: Input) -> Journal | None:
         """Gather what the step may take, decide what it does, and write that down; None if there is nothing to do."""
-        facts = self.gather(given)
+        facts = self.gather(available)
         journal = decide_step(facts)
         if journal is None:
             return None
@@ -216,7 +201,7 @@ class Stepper:
         self.changes.first = {}
         return journal
 
-    def gather(self, given: Input) -> StepFacts:
+    def gather(self, available: Input) -> StepFacts:
         """Return all that the next step is decided from. What is written on the way has a name of its own, and counts
         only if a journal names it.
         """
@@ -230,13 +215,13 @@ class Stepper:
         ledger = from_json(before.edges) if before else {}
         self.waiting = self.inbox.take(ledger, self.step_bytes, self.live_plans) if self.inbox else NewFrames()
         units = (*files.units, *self.waiting.units)
-        has_rows = bool(units) or given.rows is not None
+        has_rows = bool(units) or available.rows is not None
         if self.upstream and has_rows:
             results = self.upstream.tables(before.watermark_us if before else None)
             tables |= {name: self.keep_table(rows) for name, rows in results.items()}
         plan = before.plan if before else None
         if has_rows or self.inbox:
-            registry, plan = self.plan_queries(registry, tables, units, given)
+            registry, plan = self.plan_queries(registry, tables, units, available)
         return StepFacts(
             before=before,
             stream=self.setting.declared,
@@ -248,12 +233,12 @@ class Stepper:
             files=files,
             frames=self.waiting,
             requests=tuple(request.id for request in taken),
-            clock_us=given.clock_us,
-            batch=given.batch,
-            offsets=given.offsets,
+            clock_us=available.clock_us,
+            batch=available.batch,
+            offsets=available.offsets,
             has_rows=has_rows,
             has_edges=self.inbox is not None,
-            is_last=given.ended and self.has_ended(upstream_us, self.waiting),
+            is_last=available.ended and self.has_ended(upstream_us, self.waiting),
             upstream_us=self.upstream.known_us(files.left, upstream_us) if self.upstream else None,
             lost=self.upstream.lost_spans() if self.upstream else (),
         )
@@ -273,7 +258,7 @@ class Stepper:
         is_upstream_done = self.upstream is None or upstream_us == ENDED_US
         return is_upstream_done and (self.inbox is None or (not new.is_more and self.inbox.all_ended(new.ledger)))
 
-    def run_attempts(self, journal: Journal, given: Input) -> tuple[Journal, Ran]:
+    def run_attempts(self, journal: Journal, available: Input) -> tuple[Journal, Ran]:
         """Run the step; if it fails for some queries, run it again without them. A worker that died may have died by
         accident: only if it dies again, the queries to blame are looked for.
         """
@@ -281,14 +266,14 @@ class Stepper:
         suspects: dict[str, int] = {}
         while True:
             try:
-                ran = self.run(journal, given.rows)
+                ran = self.run(journal, available.rows)
                 if search is None or search.note_success():
                     return journal, ran
             except Exception as problem:
                 failure = named_failure(problem)
                 blamed = self.generations(failure.queries, base) if failure is not None else []
                 if failure is not None and blamed:
-                    base = self.leave_out(base, blamed, failure.reason, given)
+                    base = self.leave_out(base, blamed, failure.reason, available)
                     search, has_died = None, False
                 elif not is_death(problem) or (search is not None and not search.note_failure()):
                     raise
@@ -301,22 +286,22 @@ class Stepper:
             journal = base
             if search is not None:
                 suspected = [(name, suspects[name]) for name in search.left_out]
-                journal = self.leave_out(base, suspected, DIED, given, is_trial=True)
+                journal = self.leave_out(base, suspected, DIED, available, is_trial=True)
 
     def generations(self, names: Iterable[str], journal: Journal) -> list[tuple[str, int]]:
         """Which queries of these names an attempt may leave out. One that left with this step, whose last windows are
         closed, comes first: its name may have been taken over.
         """
         known, now = self.registry.queries, read_registry(self.directory.root, journal.registry)
-        found = []
+        blamed = []
         for name in names:
             old, new = known.get(name), now.queries.get(name)
             has_left = old is not None and old.quarantine is None and (new is None or new.generation != old.generation)
             if old is not None and has_left and (name, old.generation) not in journal.left_out:
-                found.append((name, old.generation))
+                blamed.append((name, old.generation))
             elif new is not None and name in now.active:
-                found.append((name, new.generation))
-        return found
+                blamed.append((name, new.generation))
+        return blamed
 
     def suspects(self, journal: Journal) -> dict[str, int]:
         """The queries that came since the last commit, newest first, with their generations."""
@@ -328,17 +313,17 @@ class Stepper:
         journal: Journal,
         queries: Sequence[tuple[str, int]],
         reason: str,
-        given: Input,
+        available: Input,
         *,
         is_trial: bool = False,
     ) -> Journal:
         """Journal a further attempt at the step, in which some queries are in quarantine."""
         registry = read_registry(self.directory.root, journal.registry)
-        names = [name for name, each in registry.queries.items() if (name, each.generation) in queries]
+        names = [name for name, known in registry.queries.items() if (name, known.generation) in queries]
         registry = keep_registry(self.directory, with_quarantined(registry, names, reason, journal.closed_us))
         plan = journal.plan
-        if plan is not None and (journal.units or given.rows is not None):
-            registry, plan = self.plan_queries(registry, journal.tables, journal.units, given)
+        if plan is not None and (journal.units or available.rows is not None):
+            registry, plan = self.plan_queries(registry, journal.tables, journal.units, available)
         attempt = replace(
             journal,
             attempt=self.directory.attempts(journal.step),
@@ -360,12 +345,12 @@ class Stepper:
         return journal.ended or (journal.watermark_us is not None and journal.watermark_us != journal.closed_us)
 
     def plan_queries(
-        self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], given: Input
+        self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], available: Input
     ) -> tuple[Registry, str | None]:
         """The plan for the queries; those that can't be planned come into quarantine."""
         while True:
             try:
-                return registry, self.plan_name(registry, tables, units, given)
+                return registry, self.plan_name(registry, tables, units, available)
             except QueryFailure as problem:
                 self.planner.forget()  # the plan before has the same expressions
                 closed_us = self.commit.closed_us if self.commit else None
@@ -373,9 +358,9 @@ class Stepper:
                 registry = keep_registry(self.directory, registry)
 
     def plan_name(
-        self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], given: Input
+        self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], available: Input
     ) -> str | None:
-        sampled = given.sample or (lambda: self.sample_of(units, registry.version))
+        sampled = available.sample or (lambda: self.sample_of(units, registry.version))
         with failures_named(registry.active):
             plan = self.planner.plan_for(registry.active, self.changes.rows_of(tables), sampled)
         if plan is None and not registry.active and self.inbox is not None:
@@ -437,8 +422,8 @@ class Stepper:
             self.inbox.forget(journal.frames)
             self.publish(commit)
         if journal is not None and journal.requests:
-            asked = {request.id: request.name for request in requests(self.directory)}
-            answers = {id: self.answer(asked.get(id, ""), commit) for id in journal.requests}
+            names = {request.id: request.name for request in requests(self.directory)}
+            answers = {id: self.answer(names.get(id, ""), commit) for id in journal.requests}
             write_answers(self.directory, journal.requests, answers)
         collect_garbage(self.directory, commit, self.changes.tables, self.setting.results)
 
@@ -472,10 +457,10 @@ class Stepper:
 
 def report_quarantine(before: Registry, after: Registry) -> None:
     """Log which queries came into quarantine with a step, and why."""
-    for name, each in after.queries.items():
+    for name, query in after.queries.items():
         known = before.queries.get(name)
-        if each.quarantine is not None and (known is None or known.quarantine is None):
-            LOG.warning("query %s is in quarantine: %s", printable(name), printable(each.quarantine))
+        if query.quarantine is not None and (known is None or known.quarantine is None):
+            LOG.warning("query %s is in quarantine: %s", printable(name), printable(query.quarantine))
 
 
 def report_files(journal: Journal, commit: Commit) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from headrace.model.schema import Stream
 from headrace.model.time import later
 from headrace.model.windows import AnyWindow, Window
-from headrace.storage.records import Journal, Partition, Span
+from headrace.storage.records import CountedSpan, Journal, PartitionTime
 from headrace.windows import horizon
 
 ENDED_US = 2**62
@@ -16,31 +16,36 @@ BEGINNING_US = -(2**62)
 
 
 def moved_partitions(
-    known: Mapping[str, Partition], highest_us: Mapping[str, int], clock_us: int | None, first_clock: bool
-) -> dict[str, Partition]:
+    known: Mapping[str, PartitionTime], highest_us: Mapping[str, int], clock_us: int | None, first_clock: bool
+) -> dict[str, PartitionTime]:
     """After a batch. What came before there was a clock counts as seen when the clock began."""
-    found = {key: Partition(each.highest_us, clock_us if first_clock else each.seen_us) for key, each in known.items()}
+    moved = {
+        key: PartitionTime(partition.highest_us, clock_us if first_clock else partition.seen_us)
+        for key, partition in known.items()
+    }
     for key, time_us in highest_us.items():
-        before = found.get(key)
-        found[key] = Partition(time_us if before is None else max(before.highest_us, time_us), clock_us)
-    return found
+        before = moved.get(key)
+        moved[key] = PartitionTime(time_us if before is None else max(before.highest_us, time_us), clock_us)
+    return moved
 
 
 def moved_watermark(
-    watermark_us: int | None, partitions: Mapping[str, Partition], journal: Journal, stream: Stream
+    watermark_us: int | None, partitions: Mapping[str, PartitionTime], journal: Journal, stream: Stream
 ) -> int | None:
     """The lowest of the partitions that are not idle; of results how far they are known. It never goes back. An edge
     that has sent nothing yet is at the beginning of time, and holds it.
     """
     if stream.derived is not None:
         return later(watermark_us, journal.upstream_us)
-    active = [each.highest_us for each in partitions.values() if not is_idle(each, journal.clock_us, stream)]
+    active = [
+        partition.highest_us for partition in partitions.values() if not is_idle(partition, journal.clock_us, stream)
+    ]
     if not active or min(active) == BEGINNING_US:
         return watermark_us
     return later(watermark_us, min(active) - stream.lateness_us)
 
 
-def is_idle(partition: Partition, clock_us: int | None, stream: Stream) -> bool:
+def is_idle(partition: PartitionTime, clock_us: int | None, stream: Stream) -> bool:
     if clock_us is None or partition.seen_us is None:
         return False
     return clock_us - partition.seen_us > stream.idle_us
@@ -48,13 +53,13 @@ def is_idle(partition: Partition, clock_us: int | None, stream: Stream) -> bool:
 
 def needed_since_us(windows: Iterable[AnyWindow], watermark_us: int | None, retain_us: int | None) -> int | None:
     """Slices that end by then are needed by no open window, nor kept for queries to come; None: all are needed."""
-    asked = set(windows)
+    distinct = set(windows)
     if watermark_us is None:
         return None
     if watermark_us >= ENDED_US:
         return ENDED_US
-    open_us = horizon(asked, watermark_us)
-    longest_us = max((extent_us(window) for window in asked), default=0)
+    open_us = horizon(distinct, watermark_us)
+    longest_us = max((extent_us(window) for window in distinct), default=0)
     kept_us = watermark_us - (longest_us if retain_us is None else retain_us)
     return kept_us if open_us is None else min(open_us, kept_us)
 
@@ -63,7 +68,7 @@ def extent_us(window: AnyWindow) -> int:
     return window.range_us if isinstance(window, Window) else max(window.slices_us)
 
 
-def with_span(spans: Iterable[Span], new: Span | None, needed_us: int | None) -> tuple[Span, ...]:
+def with_span(spans: Iterable[CountedSpan], new: CountedSpan | None, needed_us: int | None) -> tuple[CountedSpan, ...]:
     """One more span, joined with those of its plan that it meets; without those that nobody needs."""
     kept = [span for span in spans if needed_us is None or span.end_us > needed_us]
     if new is not None:
@@ -74,5 +79,5 @@ def with_span(spans: Iterable[Span], new: Span | None, needed_us: int | None) ->
                 start_us, end_us = min(start_us, span.start_us), max(end_us, span.end_us)
             else:
                 apart.append(span)
-        kept = [*apart, Span(new.plan, start_us, end_us)]
+        kept = [*apart, CountedSpan(new.plan, start_us, end_us)]
     return tuple(kept)
