@@ -137,8 +137,15 @@ def sql(tree: Expression) -> str:
         case Call("ip_prefix", (address, _)):
             return f"({sql(address)} & {prefix_mask(tree)}::UINTEGER)"
         case Call():
-            return operator_of(tree).sql(*map(sql, tree.arguments))
+            return sql_call(tree)
     raise fail_unsupported(f"{tree}")
+
+
+def sql_call(call: Call) -> str:
+    """Return a call of one of the operators that all peers have."""
+    operator_of(call)
+    operands = [sql(argument) for argument in call.arguments]
+    return f"abs({operands[0]})" if call.function == "abs" else f"({f' {call.function.upper()} '.join(operands)})"
 
 
 # Polars
@@ -208,7 +215,7 @@ def polars_expression(tree: Expression) -> pl.Expr:
         case Call("ip_prefix", (address, _)):
             return polars_expression(address) & pl.lit(prefix_mask(tree), pl.UInt32)
         case Call():
-            found: pl.Expr = operator_of(tree).python(*map(polars_expression, tree.arguments))
+            found: pl.Expr = operator_of(tree)(*map(polars_expression, tree.arguments))
             return found
     raise fail_unsupported(f"{tree}")
 

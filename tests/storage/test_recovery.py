@@ -17,7 +17,7 @@ import pytest
 
 from headrace.engine.quotas import Quotas
 from headrace.engine.registry import answer_to, ask, requests
-from headrace.engine.step.level2_task import MOST_FILES
+from headrace.engine.step.level2_task import MAX_FILES
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.kernel import interchange
 from headrace.kernel.interchange import node_id
@@ -30,7 +30,7 @@ from tests.engine.files import CATALOG, LATER, batches, check_results, make_step
 from tests.engine.stories import read_results
 
 STEPS = 8
-LONG = MOST_FILES + 4
+LONG = MAX_FILES + 4
 """Steps until slice files have been put together."""
 
 
@@ -80,7 +80,7 @@ def test_a_child_dies_at_a_point(point: str, tmp_path: Path) -> None:
 
 def test_a_child_dies_while_slices_are_put_together(tmp_path: Path) -> None:
     root = with_input(tmp_path, LONG)
-    died = child("tests.engine.dying", str(root), "", "half", f"{MOST_FILES + 1:09}-0-", "1")
+    died = child("tests.engine.dying", str(root), "", "half", f"{MAX_FILES + 1:09}-0-", "1")
     assert died.wait(60) == -signal.SIGKILL
     with patch("os.fsync"):
         run_all(root)

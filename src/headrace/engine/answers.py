@@ -75,12 +75,7 @@ def close_all(
     for name, query in queries.items():
         gathered = run.retained.gather(demand(query))
         known = query, gathered.parts, gathered.missed, functions, zone, max_empty, None, gathered.foreign
-        tasks.append(partial(close_named, name, partial(close, *known, max_rows=sys.maxsize)))
+        tasks.append(failures_of(name)(partial(close, *known, max_rows=sys.maxsize)))
         rows += sum(part.leaf.rows for part in gathered.parts)
     closed = zip(queries, in_order(tasks, threads if rows > MANY_ROWS * len(queries) else 1), strict=True)
     return {name: replace(result, errors=result.errors + run.errors.get(name, 0)) for name, result in closed}
-
-
-def close_named(name: str, task: Callable[[], Closed]) -> Closed:
-    with failures_of(name):
-        return task()

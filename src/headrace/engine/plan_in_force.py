@@ -20,7 +20,7 @@ from headrace.planner.plan_changes import add_query, drop_query
 from headrace.planner.sample import draw
 from headrace.windows import Boundaries
 
-MOST_CHANGES = 16
+MAX_CHANGES = 16
 """If more queries come and go at once, a new plan is made."""
 SAMPLE_ROWS = 1_000_000
 NO_BOUNDARIES = Boundaries(1 << 60, (0,))
@@ -72,7 +72,7 @@ class Planner:
         known = self.plan.demands if self.plan is not None else {}
         gone = [name for name in known if demands.get(name) != known[name]]
         new = [name for name in demands if name not in known or name in gone]
-        if self.plan is None or len(gone) + len(new) > MOST_CHANGES or len(gone) == len(known):
+        if self.plan is None or len(gone) + len(new) > MAX_CHANGES or len(gone) == len(known):
             self.plan = make_plan(demands, cost)
             return self.plan
         for name in gone:

@@ -104,36 +104,29 @@ def spark_expression(tree: Expression) -> Column:
         case Call("abs", (number,)):
             return F.abs(spark_expression(number))
         case Call():
-            column: Column = operator_of(tree).python(*map(spark_expression, tree.arguments))
+            column: Column = operator_of(tree)(*map(spark_expression, tree.arguments))
             return column
     raise fail_unsupported(f"{tree}")
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
-    sql: Callable[..., str]
-    python: Callable[..., Any]
+def fold(operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return an operation on two operands as one on any number of them."""
+    return lambda *operands: reduce(operation, operands)
 
 
-def infix(symbol: str, python: Callable[[Any, Any], Any]) -> Operator:
-    return Operator(
-        lambda *operands: "(" + f" {symbol} ".join(operands) + ")", lambda *operands: reduce(python, operands)
-    )
-
-
-OPERATORS: Mapping[str, Operator] = {
-    "and": infix("AND", operator.and_),
-    "or": infix("OR", operator.or_),
-    "=": infix("=", operator.eq),
-    "<>": infix("<>", operator.ne),
-    "<": infix("<", operator.lt),
-    "<=": infix("<=", operator.le),
-    ">": infix(">", operator.gt),
-    ">=": infix(">=", operator.ge),
-    "-": infix("-", operator.sub),
-    "*": infix("*", operator.mul),
-    "/": infix("/", operator.truediv),
-    "abs": Operator("abs({})".format, operator.abs),
+OPERATORS: Mapping[str, Callable[..., Any]] = {
+    "and": fold(operator.and_),
+    "or": fold(operator.or_),
+    "=": fold(operator.eq),
+    "<>": fold(operator.ne),
+    "<": fold(operator.lt),
+    "<=": fold(operator.le),
+    ">": fold(operator.gt),
+    ">=": fold(operator.ge),
+    "-": fold(operator.sub),
+    "*": fold(operator.mul),
+    "/": fold(operator.truediv),
+    "abs": operator.abs,
 }
 
 
@@ -143,7 +136,7 @@ def fail_unsupported(what: str) -> UnsupportedError:
     )
 
 
-def operator_of(call: Call) -> Operator:
+def operator_of(call: Call) -> Callable[..., Any]:
     """Return the operator of a call. Arithmetic is on doubles only: engines differ in the overflow and division of
     integers.
     """

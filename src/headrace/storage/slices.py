@@ -76,8 +76,8 @@ def unpack_sections(data: bytes) -> Iterable[tuple[str, bytes]]:
 class Cache:
     """What was read of files, the least recently used forgotten first. Files never change."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self.most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
         self.held: dict[Path, tuple[int, Parts]] = {}
 
     def read(self, directory: Directory, stream: str, file: SliceFile, live: Collection[str]) -> Parts:
@@ -88,7 +88,7 @@ class Cache:
             parts = read_slices(directory, stream, file, live)
             size = sum(part.nbytes for places in parts.values() for same in places.values() for part in same)
         self.held[path] = size, parts
-        while sum(held for held, _ in self.held.values()) > self.most_bytes and len(self.held) > 1:
+        while sum(held for held, _ in self.held.values()) > self.max_bytes and len(self.held) > 1:
             del self.held[next(iter(self.held))]
         return {plan: places for plan, places in parts.items() if plan in live}
 

@@ -67,10 +67,6 @@ def make_file_sink(file_format: str) -> Callable[..., ResultFolder]:
     return make
 
 
-def make_memory_sink() -> Memory:
-    return Memory()
-
-
 def make_callback_sink(function: Any = None) -> Sink:
     if not callable(function):
         raise UsageError(
@@ -89,7 +85,7 @@ def make_console_sink(rows: int = 5) -> Sink:
 SINKS: Mapping[str, Callable[..., ResultFolder | Sink]] = {
     "parquet": make_file_sink("parquet"),
     "json": make_file_sink("json"),
-    "memory": make_memory_sink,
+    "memory": Memory,
     "callback": make_callback_sink,
     "console": make_console_sink,
 }

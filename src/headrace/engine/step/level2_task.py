@@ -48,7 +48,7 @@ from headrace.storage.slices import (
 from headrace.storage.staged_results import begin_sync_staged, parquet_bytes, stage_results
 from headrace.windows import bounds_of, instances_ending
 
-MOST_FILES = 16
+MAX_FILES = 16
 """At this many slice files of a reducer, they are merged into one."""
 ORDER = "__order_"
 LONG_S = 1.0
@@ -114,8 +114,8 @@ class Received:
 def is_read(step: Step, files: Sequence[SliceFile]) -> bool:
     """Whether committed slices are looked at: to close windows, or to put files together."""
     journal = step.journal
-    if journal.ended or len(files) >= MOST_FILES or journal.watermark_us is None:
-        return journal.ended or len(files) >= MOST_FILES
+    if journal.ended or len(files) >= MAX_FILES or journal.watermark_us is None:
+        return journal.ended or len(files) >= MAX_FILES
     closed_us = BEGINNING_US if journal.closed_us is None else journal.closed_us
     windows = {registered.query.window for registered in step.closing.queries.values()}
     ends = [instances_ending(window, closed_us, journal.watermark_us) for window in windows]
@@ -137,7 +137,7 @@ def store(step: Step, reducer: int, mine: list[SliceFile], kept: Parts, new: Rec
         return [], False
     setting, number = step.setting, step.journal.step
     needed_us = step.before.needed_us if step.before else None
-    is_compacted = len(mine) >= MOST_FILES
+    is_compacted = len(mine) >= MAX_FILES
     if is_compacted:
         sections = list(sections_of(setting.stream, compact(merge_parts([kept, new.parts]), needed_us)))
     else:

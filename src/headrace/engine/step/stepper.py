@@ -337,12 +337,10 @@ class Stepper:
         return attempt
 
     def run(self, journal: Journal, rows: Any) -> Ran:
-        if not journal.units and rows is None and not self.closes(journal):
+        closes = journal.ended or (journal.watermark_us is not None and journal.watermark_us != journal.closed_us)
+        if not journal.units and rows is None and not closes:
             return Ran([])
         return self.runner.run(self.setting, journal.key, rows)
-
-    def closes(self, journal: Journal) -> bool:
-        return journal.ended or (journal.watermark_us is not None and journal.watermark_us != journal.closed_us)
 
     def plan_queries(
         self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], available: Input
