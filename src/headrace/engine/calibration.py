@@ -54,7 +54,7 @@ def row_work(rng: np.random.Generator, rows: int) -> Mapping[str, Work]:
     names = pa.array([f"S{number}" for number in range(5_000)])
     known = StringValues([names], names.type)
     symbols = names.take(pa.array(rng.integers(0, 5_000, rows)))
-    dimension = Dimension(ColumnRef("S", "x", DOUBLE), Kind.INTERVAL, tuple(Cut(each / 64) for each in range(64)))
+    dimension = Dimension(ColumnRef("S", "x", DOUBLE), Kind.INTERVAL, tuple(Cut(place / 64) for place in range(64)))
     boundaries = paired_boundaries(Window(1_000_000, 1_000_000))
     times = np.sort(rng.integers(0, 1_000_000_000, rows))
     few, more, many = (rng.integers(0, distinct, rows) for distinct in (1 << 12, 1 << 14, rows))

@@ -236,7 +236,7 @@ def closed_after(journal: Journal) -> int | None:
 
 def live_slices(before: Commit | None, manifests: Sequence[Manifest], needed_us: int | None) -> tuple[SliceFile, ...]:
     """Those that were there and those that came, without what was put together and what nobody needs."""
-    compacted = {each.reducer for each in manifests if each.compacted}
+    compacted = {manifest.reducer for manifest in manifests if manifest.compacted}
     kept = [file for file in (before.slices if before else ()) if file.reducer not in compacted]
     kept += [file for manifest in manifests for file in manifest.slices]
     return tuple(file for file in kept if needed_us is None or file.end_us > needed_us)
