@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from benchmarks.phantoms.model import cost, tree_of
+from benchmarks.phantoms.peak import shift, shrink
 from benchmarks.phantoms.rates import UNIT_BYTES, Stream, measure_costs
 from benchmarks.phantoms.space import best_of_all, notation
 from benchmarks.timing import processor_seconds
@@ -14,11 +16,9 @@ from headrace.datasets.workloads.gigascope import PAIRS, SINGLE
 from headrace.planner.phantoms.allocation import Allocation, proportional_linear, supernode_linear
 from headrace.planner.phantoms.choice import DEFAULT_PRICES, by_rates, by_space, choose, divide_memory
 from headrace.planner.phantoms.configuration import Configuration
-from headrace.planner.phantoms.costs import Prices, cost
-from headrace.planner.phantoms.layout import layout_for, layout_of
-from headrace.planner.phantoms.peak import shift, shrink
+from headrace.planner.phantoms.costs import Prices
 from headrace.planner.phantoms.relations import Relation, feeding_graph
-from headrace.planner.phantoms.sizes import Sizes
+from headrace.planner.phantoms.table_tree import Sizes, build_tree
 
 PHIS = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3)
 """Entries per group of GS; figure 11 varies them."""
@@ -101,7 +101,7 @@ def greedy_by_rates(
 ) -> Configuration:
     """Choose by GC, by default with SL [GS 3]."""
     found = by_rates(feeding_graph(queries, sizes.groups.keys()), sizes, memory_bytes, prices, allocate)
-    return found.layout.with_entries(found.entries)
+    return found.tree.with_entries(found.entries)
 
 
 def greedy_by_space(
@@ -114,7 +114,7 @@ def greedy_by_space(
     """Choose by GS; `entries_per_group` is the paper's phi [GS 3.4]."""
     graph = feeding_graph(queries, sizes.groups.keys())
     found = by_space(graph, sizes, memory_bytes, prices, entries_per_group)
-    return found.layout.with_entries(found.entries)
+    return found.tree.with_entries(found.entries)
 
 
 class Instance:
@@ -198,7 +198,7 @@ def join_phantoms(asked: Instance, configuration: Configuration, allocate: Alloc
     graph = feeding_graph(asked.queries, asked.sizes.groups.keys())
 
     def price_phantoms(phantoms: frozenset[Relation]) -> float:
-        tree = layout_of(graph, phantoms, asked.sizes)
+        tree = build_tree(graph, phantoms, asked.sizes)
         spaces = allocate(tree, asked.memory_bytes, DEFAULT_PRICES)
         return divide_memory(tree, spaces, asked.memory_bytes, DEFAULT_PRICES).paid
 
@@ -233,7 +233,7 @@ def measure_scheme(asked: Instance, scheme: str, configuration: Configuration, h
         asked.name,
         asked.units,
         scheme,
-        notation(layout_for(configuration, asked.sizes)),
+        notation(tree_of(configuration, asked.sizes)),
         asked.compute_cost(configuration),
         asked.compute_cost(configuration, is_sifted=True),
         found.maintenance,

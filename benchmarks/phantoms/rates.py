@@ -16,16 +16,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from benchmarks.phantoms.model import Costs
 from headrace.cli.progress import Report
 from headrace.datasets import generate
 from headrace.datasets.workloads.gigascope import ATTRIBUTES
 from headrace.edge.tables.memory_layout import Column, Kind
 from headrace.edge.tables.tables import Counts, Flush, Replacement, Tables
-from headrace.planner.phantoms.collisions import SLOPE, Rates, at_least_one, clustered_rates, precise
-from headrace.planner.phantoms.configuration import Configuration, Table
-from headrace.planner.phantoms.costs import Costs, Prices
+from headrace.planner.phantoms.collisions import SLOPE, Numbers, at_least_one, clustered_rates, precise
+from headrace.planner.phantoms.configuration import Configuration, GroupTable
+from headrace.planner.phantoms.costs import Prices
 from headrace.planner.phantoms.relations import Relation
-from headrace.planner.phantoms.sizes import Sizes
+from headrace.planner.phantoms.table_tree import Sizes
 
 Integers = npt.NDArray[np.int64]
 Halves = Sequence[Integers]
@@ -218,7 +219,7 @@ def rates_of(
     sizes = [round(groups / ratio) for ratio in PER_BUCKET]
     for halves in relabel(values, hashes):
         for buckets, found in zip(sizes, trials, strict=True):
-            table = Configuration((Table(frozenset(names), None, True, buckets),))
+            table = Configuration((GroupTable(frozenset(names), None, True, buckets),))
             running, _ = count_slice(table, names, halves)
             found.append(running[0].collision_rate)
     for ratio, buckets, found in zip(PER_BUCKET, sizes, trials, strict=True):
@@ -232,13 +233,13 @@ INTERCEPT = 0.0267
 """Of the line of low rates [GS 4.4, equation 16]."""
 
 
-def rough(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Rates:
+def rough(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Numbers:
     """Return rates as if all buckets had as many groups [GS 4.1, equation 10]; too low where groups are few."""
     found, places = at_least_one(groups), at_least_one(buckets)
     return np.maximum(0.0, 1.0 - places / found)
 
 
-def low_rate(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Rates:
+def low_rate(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Numbers:
     """Return the line through the rates below 0.4, that is up to about one group per bucket [GS 4.4, equation 16]."""
     return INTERCEPT + SLOPE * at_least_one(groups) / at_least_one(buckets)
 

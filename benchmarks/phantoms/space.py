@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from statistics import fmean
 
-from benchmarks.phantoms.exhaustive import all_layouts, best_entries
+from benchmarks.phantoms.exhaustive import ALLOCATIONS, all_trees, best_entries
 from benchmarks.phantoms.rates import UNIT_BYTES, Stream
 from headrace.cli.progress import Report
 from headrace.datasets.workloads.gigascope import PAIRS, SINGLE
-from headrace.planner.phantoms.allocation import ALLOCATIONS, whole_entries
+from headrace.planner.phantoms.allocation import whole_entries
 from headrace.planner.phantoms.configuration import Configuration
 from headrace.planner.phantoms.costs import Prices, maintenance
-from headrace.planner.phantoms.layout import Layout
-from headrace.planner.phantoms.sizes import Sizes
+from headrace.planner.phantoms.table_tree import Sizes, TableTree
 
 MAX_PHANTOMS = 5
 MAX_TREES = 30
@@ -52,15 +51,15 @@ def divisions(streams: Iterable[Stream], units: Sequence[int], report: Report) -
         yield from (division(data, tree, memory) for memory in units)
 
 
-def trees_of(queries: Sequence[str], sizes: Sizes) -> Iterator[Layout]:
+def trees_of(queries: Sequence[str], sizes: Sizes) -> Iterator[TableTree]:
     """Return the trees in which each phantom feeds two tables or more: the paper considers no others [GS 2.6]."""
-    for tree in all_layouts(queries, sizes, len(queries) - 1):
+    for tree in all_trees(queries, sizes, len(queries) - 1):
         pairs = zip(tree.is_query, tree.children, strict=True)
         if all(is_query or len(below) > 1 for is_query, below in pairs):
             yield tree
 
 
-def division(data: str, tree: Layout, units: int) -> Division:
+def division(data: str, tree: TableTree, units: int) -> Division:
     prices, memory_bytes = Prices(), units * UNIT_BYTES
     best = float(maintenance(tree, best_entries(tree, memory_bytes, prices), prices))
     above = {}
@@ -78,12 +77,12 @@ def best_of_all(queries: Sequence[str], sizes: Sizes, memory_bytes: int) -> Conf
     """
     prices = Prices()
 
-    def quick(tree: Layout) -> float:
+    def quick(tree: TableTree) -> float:
         spaces = [allocate(tree, memory_bytes, prices) for allocate in ALLOCATIONS.values()]
         entries = [whole_entries(tree, space, memory_bytes) for space in spaces]
         return float(maintenance(tree, entries, prices).min())
 
-    trees = (tree for tree in all_layouts(queries, sizes, MAX_PHANTOMS) if tree.least_bytes <= memory_bytes)
+    trees = (tree for tree in all_trees(queries, sizes, MAX_PHANTOMS) if tree.min_bytes <= memory_bytes)
     best: tuple[float, Configuration] | None = None
     for tree in nsmallest(MAX_TREES, trees, key=quick):
         entries = best_entries(tree, memory_bytes, prices)
@@ -94,12 +93,12 @@ def best_of_all(queries: Sequence[str], sizes: Sizes, memory_bytes: int) -> Conf
     return best[1]
 
 
-def has_closed_optimum(tree: Layout) -> bool:
+def has_closed_optimum(tree: TableTree) -> bool:
     """Return whether there are no phantoms, or one that feeds all queries [GS 5.1]."""
     return not tree.phantoms or (len(tree.phantoms) == 1 and tree.parents.count(None) == 1)
 
 
-def notation(tree: Layout) -> str:
+def notation(tree: TableTree) -> str:
     """Write a tree as in the paper: AB(A B) is a phantom AB that feeds A and B [GS 6.1]."""
 
     def write_table(place: int) -> str:

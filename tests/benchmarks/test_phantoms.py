@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.phantoms.choice import Instance, join_phantoms, one_by_one
-from benchmarks.phantoms.exhaustive import best_configuration
+from benchmarks.phantoms.exhaustive import ALLOCATIONS, best_configuration
+from benchmarks.phantoms.model import cost
 from benchmarks.phantoms.rates import (
     CLUSTERED,
     SAME_FLOW,
@@ -30,10 +31,9 @@ from benchmarks.phantoms.rates import (
 from benchmarks.phantoms.space import best_of_all, division, notation, summary, trees_of
 from headrace.datasets.packets import GROUPS_A, GROUPS_ABCD
 from headrace.datasets.workloads.gigascope import PAIRS, SINGLE
-from headrace.planner.phantoms.allocation import ALLOCATIONS, supernode_linear
+from headrace.planner.phantoms.allocation import supernode_linear
 from headrace.planner.phantoms.collisions import precise
-from headrace.planner.phantoms.configuration import Configuration, Table
-from headrace.planner.phantoms.costs import cost
+from headrace.planner.phantoms.configuration import Configuration, GroupTable
 from tests.cli.command_line import CommandLine
 from tests.planner.phantoms.instances import paper_sizes
 
@@ -55,7 +55,7 @@ def stream_of(*rows: list[int]) -> Stream:
 
 
 def one_query(entries: int) -> Configuration:
-    return Configuration((Table(frozenset("A"), None, True, entries),))
+    return Configuration((GroupTable(frozenset("A"), None, True, entries),))
 
 
 # The command
@@ -126,7 +126,7 @@ def test_costs_are_probes_and_evictions_of_the_second_half() -> None:
 
 
 def test_a_phantom_pays_no_evictions_and_its_queries_no_probes_without_them() -> None:
-    tables = [Table(frozenset("AB"), None, False, 1), *(Table(frozenset(name), 0, True, 1) for name in "AB")]
+    tables = [GroupTable(frozenset("AB"), None, False, 1), *(GroupTable(frozenset(name), 0, True, 1) for name in "AB")]
     found = measure_costs(Configuration(tuple(tables)), stream_of([0, 1] * 4, [0, 0] * 4), 1)
     # Each record pushes one out of AB, which is a probe at A and at B, and one out of A
     assert found.maintenance == 3.0 + 50.0

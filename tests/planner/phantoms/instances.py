@@ -9,7 +9,7 @@ from math import exp, prod
 from hypothesis import strategies as st
 
 from headrace.planner.phantoms.relations import Relation, unions
-from headrace.planner.phantoms.sizes import Sizes
+from headrace.planner.phantoms.table_tree import Sizes
 
 PAPER_GROUPS = {1: 552.0, 2: 1846.0, 3: 2117.0, 4: 2837.0}
 """Groups of the paper's relations, by their number of attributes [GS 4.2]."""

@@ -9,24 +9,23 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.phantoms.exhaustive import all_layouts, best_entries
-from headrace.planner.phantoms.allocation import ALLOCATIONS, supernode_linear, whole_entries
+from benchmarks.phantoms.exhaustive import ALLOCATIONS, all_trees, best_entries
+from headrace.planner.phantoms.allocation import supernode_linear, whole_entries
 from headrace.planner.phantoms.collisions import SLOPE
 from headrace.planner.phantoms.costs import Prices, maintenance
-from headrace.planner.phantoms.layout import Layout, layout_of
 from headrace.planner.phantoms.relations import feeding_graph
-from headrace.planner.phantoms.sizes import Sizes
+from headrace.planner.phantoms.table_tree import Sizes, TableTree, build_tree
 from tests.planner.phantoms.instances import PAPER_UNITS, Instance, instances, paper_sizes, relation
 
 PRICES = Prices()
 
 
-def some_layout(instance: Instance, data: st.DataObject) -> Layout:
+def some_tree(instance: Instance, data: st.DataObject) -> TableTree:
     """One of the first trees over the instance's feeding graph, as large as its memory holds."""
     trees = [
         tree
-        for tree in islice(all_layouts(instance.queries, instance.sizes), 40)
-        if tree.least_bytes <= instance.memory_bytes
+        for tree in islice(all_trees(instance.queries, instance.sizes), 40)
+        if tree.min_bytes <= instance.memory_bytes
     ]
     assume(trees)
     return data.draw(st.sampled_from(trees))
@@ -34,7 +33,7 @@ def some_layout(instance: Instance, data: st.DataObject) -> Layout:
 
 @given(instances("ABCD", 4, longest_flow=9.0), st.data())
 def test_memory_is_used_up_and_never_more(instance: Instance, data: st.DataObject) -> None:
-    tree = some_layout(instance, data)
+    tree = some_tree(instance, data)
     for allocate in ALLOCATIONS.values():
         spaces = allocate(tree, instance.memory_bytes, PRICES)
         assert sum(spaces) == pytest.approx(instance.memory_bytes)
@@ -46,7 +45,7 @@ def test_memory_is_used_up_and_never_more(instance: Instance, data: st.DataObjec
 
 @given(st.lists(st.floats(0, 1e6), min_size=3, max_size=3), st.integers(72, 10_000))
 def test_every_table_gets_an_entry_whatever_is_asked(spaces: list[float], memory_bytes: int) -> None:
-    tree = layout_of(feeding_graph(["A", "BC", "CD"]), [], paper_sizes())
+    tree = build_tree(feeding_graph(["A", "BC", "CD"]), [], paper_sizes())
     entries = whole_entries(tree, spaces, memory_bytes)
     left = memory_bytes - int(np.array(entries) @ tree.entry_bytes)
     assert min(entries) >= 1
@@ -54,20 +53,20 @@ def test_every_table_gets_an_entry_whatever_is_asked(spaces: list[float], memory
 
 
 def test_too_little_memory_is_an_error() -> None:
-    tree = layout_of(feeding_graph(["A", "B"]), [], paper_sizes())
+    tree = build_tree(feeding_graph(["A", "B"]), [], paper_sizes())
     with pytest.raises(ValueError, match="do not hold one entry"):
         whole_entries(tree, [8.0, 7.0], 15)
 
 
 def test_queries_alone_share_by_the_root_of_their_groups() -> None:
     sizes = Sizes({relation("A"): 100, relation("B"): 400}, attribute_bytes=4, aggregate_bytes=4)
-    tree = layout_of(feeding_graph(["A", "B"]), [], sizes)
+    tree = build_tree(feeding_graph(["A", "B"]), [], sizes)
     assert supernode_linear(tree, 3000, PRICES) == pytest.approx([1000, 2000])
 
 
 def test_one_phantom_over_all_queries_takes_what_the_paper_says() -> None:
     sizes = paper_sizes()
-    tree = layout_of(feeding_graph(["A", "B", "C", "D"]), [relation("ABCD")], sizes)
+    tree = build_tree(feeding_graph(["A", "B", "C", "D"]), [relation("ABCD")], sizes)
     # Equation 21 has one unit of space per entry: here an entry of each table has its own bytes.
     memory, root = 160_000, 4 * np.sqrt(SLOPE * 552 * 8)
     below = memory * root / (root + np.sqrt(root**2 + 4 * memory / 50))
@@ -77,7 +76,7 @@ def test_one_phantom_over_all_queries_takes_what_the_paper_says() -> None:
     assert found[1:] == pytest.approx([below / 4] * 4)
 
 
-def line_cost(tree: Layout, spaces: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
+def line_cost(tree: TableTree, spaces: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
     rates = SLOPE * tree.groups * tree.entry_bytes / spaces
     return float(1 + rates[0] * (len(spaces) - 1) + 50 * rates[0] * rates[1:].sum())
 
@@ -86,7 +85,7 @@ def line_cost(tree: Layout, spaces: np.ndarray[tuple[int, ...], np.dtype[np.floa
 def test_with_rates_on_a_line_no_division_of_two_levels_is_cheaper(groups: list[float], seed: int) -> None:
     names = "ABCD"[: len(groups)]
     known = {relation(name): count for name, count in zip(names, groups, strict=True)} | {relation(names): 6000.0}
-    tree = layout_of(feeding_graph(list(names)), [relation(names)], Sizes(known))
+    tree = build_tree(feeding_graph(list(names)), [relation(names)], Sizes(known))
     found = np.array(supernode_linear(tree, 400_000, PRICES))
     others = np.random.default_rng(seed).dirichlet(np.ones(len(found)), 50) * 400_000
     near = found * np.random.default_rng(seed).uniform(0.9, 1.1, (50, len(found)))
@@ -98,26 +97,26 @@ def test_with_rates_on_a_line_no_division_of_two_levels_is_cheaper(groups: list[
 @settings(max_examples=40)
 @given(instances("ABCD", 4, longest_flow=5.0), st.data())
 def test_no_closed_form_is_cheaper_than_the_best_division(instance: Instance, data: st.DataObject) -> None:
-    tree = some_layout(instance, data)
+    tree = some_tree(instance, data)
     least = float(maintenance(tree, best_entries(tree, instance.memory_bytes, PRICES), PRICES))
     for allocate in ALLOCATIONS.values():
         entries = whole_entries(tree, allocate(tree, instance.memory_bytes, PRICES), instance.memory_bytes)
         assert least <= float(maintenance(tree, entries, PRICES))
 
 
-def best_on_grid(layout: Layout, memory_bytes: int, prices: Prices, steps: int = 100) -> float:
+def best_on_grid(tree: TableTree, memory_bytes: int, prices: Prices, steps: int = 100) -> float:
     """Return the least cost where every table's space is a whole number of steps, by trying all: for up to 4 tables."""
-    count = len(layout.relations)
+    count = len(tree.relations)
     cuts = np.array(list(combinations(range(1, steps), count - 1)), dtype=np.float64)
     ends = np.pad(cuts, ((0, 0), (0, 1)), constant_values=steps)
     shares = np.diff(ends, axis=1, prepend=0.0) / steps
-    return float(maintenance(layout, shares * memory_bytes / layout.entry_bytes, prices).min())
+    return float(maintenance(tree, shares * memory_bytes / tree.entry_bytes, prices).min())
 
 
 @settings(max_examples=30)
 @given(instances("ABC", 3), st.data())
 def test_the_best_division_is_that_of_a_grid_of_one_percent(instance: Instance, data: st.DataObject) -> None:
-    tree = some_layout(instance, data)
+    tree = some_tree(instance, data)
     assume(len(tree.relations) <= 4)
     # The grid divides single entries too.
     assume(instance.memory_bytes >= 1000 * tree.entry_bytes.max())
@@ -130,7 +129,7 @@ def test_sl_is_near_the_best_division_of_the_papers_trees(units: int) -> None:
     """Figures 9 and 10: less than a fifth off, and better than PL, which is up to a third off."""
     off: dict[str, list[float]] = {name: [] for name in ALLOCATIONS}
     for queries, phantoms in (("AB BC BD CD", "ABCD BCD"), ("AB BC BD CD", "ABCD ABC BCD"), ("A B C D", "ABCD AB CD")):
-        tree = layout_of(feeding_graph(queries.split()), [relation(name) for name in phantoms.split()], paper_sizes())
+        tree = build_tree(feeding_graph(queries.split()), [relation(name) for name in phantoms.split()], paper_sizes())
         least = float(maintenance(tree, best_entries(tree, 4 * units, PRICES), PRICES))
         for name, allocate in ALLOCATIONS.items():
             entries = whole_entries(tree, allocate(tree, 4 * units, PRICES), 4 * units)

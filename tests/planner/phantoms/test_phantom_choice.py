@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from benchmarks.phantoms.choice import greedy_by_rates, greedy_by_space
 from benchmarks.phantoms.exhaustive import best_configuration
+from benchmarks.phantoms.model import bytes_of, cost
 from headrace.planner.phantoms.choice import choose
 from headrace.planner.phantoms.configuration import Configuration
-from headrace.planner.phantoms.costs import Prices, bytes_of, cost
+from headrace.planner.phantoms.costs import Prices
 from headrace.planner.phantoms.relations import feeding_graph
-from headrace.planner.phantoms.sizes import Sizes
+from headrace.planner.phantoms.table_tree import Sizes
 from tests.planner.phantoms.instances import (
     PAPER_QUERIES,
     PAPER_UNITS,
@@ -27,7 +28,7 @@ from tests.planner.phantoms.instances import (
 )
 
 
-def chosen(instance: Instance, limit: float | None = None) -> Configuration:
+def chosen(instance: Instance) -> Configuration:
     sizes = instance.sizes
     return choose(
         instance.queries,
@@ -36,7 +37,6 @@ def chosen(instance: Instance, limit: float | None = None) -> Configuration:
         sizes.flow_length,
         attribute_bytes=sizes.attribute_bytes,
         aggregate_bytes=sizes.aggregate_bytes,
-        end_of_epoch_limit=limit,
     )
 
 

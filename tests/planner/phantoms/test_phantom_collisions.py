@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.phantoms.model import crowded_rates
 from benchmarks.phantoms.rates import low_rate, rough
 from headrace.planner.phantoms.collisions import (
-    Rates,
+    Numbers,
     at_least_one,
     clustered_rates,
-    crowded_rates,
     log_missed,
     precise,
     precise_slope,
@@ -26,7 +26,7 @@ MIN_TERMS = 10
 """At less than one group per bucket five deviations above the mean are two or three groups, and cut off too much."""
 
 
-def precise_by_terms(groups: npt.ArrayLike, buckets: npt.ArrayLike, deviations: float = 5.0) -> Rates:
+def precise_by_terms(groups: npt.ArrayLike, buckets: npt.ArrayLike, deviations: float = 5.0) -> Numbers:
     """Add up the terms, up to a number of standard deviations above the mean number of groups in a bucket [GS 4.4].
 
     This also shows how good the paper's cut-off is.

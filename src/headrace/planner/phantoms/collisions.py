@@ -11,38 +11,32 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.float64]
-Rates = Numbers
 
 SLOPE: Final = 0.354
 """Of the line of low rates [GS 4.4, equation 16], by which space is allocated [GS 5]."""
 
 
-def precise(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Rates:
+def precise(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Numbers:
     """The expectation over all ways to hash the groups [GS 4.2, equation 13].
 
     The paper adds up b/g * (k - 1) * P(k groups in a bucket) over k. The sum has a closed form: the mean of k is g/b,
     and only an empty bucket counts otherwise, so it is 1 - b/g * P(a bucket is not empty).
     """
-    found, places = at_least_one(groups), at_least_one(buckets)
-    return np.maximum(0.0, 1.0 - places / found * -np.expm1(found * log_missed(places)))
+    count, places = at_least_one(groups), at_least_one(buckets)
+    return np.maximum(0.0, 1.0 - places / count * -np.expm1(count * log_missed(places)))
 
 
-def precise_slope(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Rates:
+def precise_slope(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Numbers:
     """By how much the precise rate changes with one more bucket: never above zero, and less and less below."""
-    found, places = at_least_one(groups), at_least_one(buckets)
-    log_empty = found * log_missed(places)
+    count, places = at_least_one(groups), at_least_one(buckets)
+    log_empty = count * log_missed(places)
     one_less = np.maximum(places - 1.0, 1e-9)
-    return np.minimum(0.0, np.expm1(log_empty) / found + np.exp(log_empty) / one_less)
+    return np.minimum(0.0, np.expm1(log_empty) / count + np.exp(log_empty) / one_less)
 
 
-def clustered_rates(rate: npt.ArrayLike, flow_length: npt.ArrayLike) -> Rates:
+def clustered_rates(rate: npt.ArrayLike, flow_length: npt.ArrayLike) -> Numbers:
     """Records of one flow meet their own group; only the first of a flow can collide [GS 4.3, equation 15]."""
     return np.asarray(rate, dtype=np.float64) / at_least_one(flow_length)
-
-
-def crowded_rates(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Rates:
-    """The part of the groups that share their bucket with another: only those are ever pushed out."""
-    return -np.expm1((at_least_one(groups) - 1.0) * log_missed(at_least_one(buckets)))
 
 
 def at_least_one(values: npt.ArrayLike) -> Numbers:

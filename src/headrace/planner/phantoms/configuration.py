@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class GroupTable:
     """Groups by some attributes, in `entries` entries. It is fed by what its parent evicts, or by the stream;
     what a query evicts leaves the edge, and a phantom is no query.
     """
@@ -27,7 +27,7 @@ class Table:
 class Configuration:
     """Parents come before their children, which group by fewer attributes."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[GroupTable, ...]
 
     def __post_init__(self) -> None:
         for place, table in enumerate(self.tables):

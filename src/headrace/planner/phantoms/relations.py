@@ -20,44 +20,30 @@ class FeedingGraph:
     def phantoms(self) -> tuple[Relation, ...]:
         return tuple(relation for relation in self.relations if relation not in self.queries)
 
-    def relations_fed(self, relation: Relation) -> tuple[Relation, ...]:
-        """All relations with more attributes: one may feed another across those between them."""
-        return tuple(other for other in self.relations if relation < other)
-
-    @property
-    def arcs(self) -> tuple[tuple[Relation, Relation], ...]:
-        """(parent, child) where no relation lies between: what a drawing of the graph shows."""
-        return tuple((parent, child) for child in self.relations for parent in nearest(self.relations_fed(child)))
-
 
 def feeding_graph(queries: Iterable[Iterable[str]], known: Collection[Relation] | None = None) -> FeedingGraph:
     """All unions of queries, or those among the `known` relations. A phantom that is no union of two or more queries
     could be replaced by the union of those it feeds, which has fewer groups.
     """
-    asked = frozenset(frozenset(query) for query in queries)
-    if not asked or not all(asked):
+    group_bys = frozenset(frozenset(query) for query in queries)
+    if not group_bys or not all(group_bys):
         raise ValueError("a query groups by at least one attribute")
-    candidates = unions(asked) if known is None else known
-    found = {relation for relation in candidates if is_union(relation, asked)}
-    return FeedingGraph(in_order(asked | found), asked)
+    candidates = unions(group_bys) if known is None else known
+    phantoms = {relation for relation in candidates if is_union(relation, group_bys)}
+    return FeedingGraph(in_order(group_bys | phantoms), group_bys)
 
 
 def unions(queries: Iterable[Relation]) -> set[Relation]:
     """At most 2 to the number of queries, or of attributes."""
-    found: set[Relation] = set()
+    relations: set[Relation] = set()
     for query in queries:
-        found |= {query} | {query | other for other in found}
-    return found
+        relations |= {query} | {query | other for other in relations}
+    return relations
 
 
 def is_union(relation: Relation, queries: Iterable[Relation]) -> bool:
     below = [query for query in queries if query < relation]
     return bool(below) and frozenset[str]().union(*below) == relation
-
-
-def nearest(relations: Collection[Relation]) -> tuple[Relation, ...]:
-    """Those that contain none of the others."""
-    return tuple(each for each in relations if not any(other < each for other in relations))
 
 
 def in_order(relations: Iterable[Relation]) -> tuple[Relation, ...]:

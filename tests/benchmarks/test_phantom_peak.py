@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.phantoms.choice import greedy_by_rates
+from benchmarks.phantoms.model import bytes_of, cost
+from benchmarks.phantoms.peak import repair, shift, shrink
 from headrace.planner.phantoms.choice import choose
-from headrace.planner.phantoms.costs import Prices, bytes_of, cost
-from headrace.planner.phantoms.peak import repair, shift, shrink
+from headrace.planner.phantoms.costs import Prices
 from tests.planner.phantoms.instances import PAPER_QUERIES, Instance, instances, paper_sizes
 
 PRICES = Prices()
@@ -45,17 +46,17 @@ def test_a_small_excess_is_shifted_and_a_large_one_shrunk(percent: int, is_shift
     assert repair(found, sizes, limit) == (shifted if is_shifted else shrink(found, sizes, limit, PRICES))
 
 
-def test_choosing_keeps_the_limit() -> None:
+def test_a_chosen_configuration_keeps_the_limit() -> None:
     sizes = paper_sizes()
     free = choose(PAPER_QUERIES[1], sizes.groups, 160_000)
     limit = 0.7 * cost(free, sizes).end_of_epoch
-    kept = choose(PAPER_QUERIES[1], sizes.groups, 160_000, end_of_epoch_limit=limit)
-    assert cost(kept, sizes).end_of_epoch <= limit
+    assert cost(repair(free, sizes, limit), sizes).end_of_epoch <= limit
 
 
 def test_a_limit_below_one_entry_per_table_is_an_error() -> None:
+    sizes = paper_sizes()
     with pytest.raises(ValueError, match="below the limit"):
-        choose(PAPER_QUERIES[1], paper_sizes().groups, 160_000, end_of_epoch_limit=100.0)
+        repair(choose(PAPER_QUERIES[1], sizes.groups, 160_000), sizes, 100.0)
 
 
 def test_without_phantoms_there_is_nowhere_to_shift_to() -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.phantoms.model import end_of_epoch, entries_of, tree_of
 from headrace.planner.phantoms.collisions import Numbers
 from headrace.planner.phantoms.configuration import Configuration
-from headrace.planner.phantoms.costs import Prices, end_of_epoch, maintenance
-from headrace.planner.phantoms.layout import layout_for
-from headrace.planner.phantoms.sizes import Sizes
+from headrace.planner.phantoms.costs import Prices, maintenance
+from headrace.planner.phantoms.table_tree import Sizes
 
 STEPS = 128
 Resize = Callable[[float], Numbers]
@@ -24,34 +24,34 @@ def repair(
     large one calls for less memory.
     """
     prices = prices or Prices()
-    tree, entries = layout_for(configuration, sizes), entries_of(configuration)
+    tree, entries = tree_of(configuration, sizes), entries_of(configuration)
     if end_of_epoch(tree, entries, prices) <= end_of_epoch_limit:
         return configuration
     ways = [way(configuration, sizes, end_of_epoch_limit, prices) for way in (shrink, shift)]
-    kept = [found for found in ways if found is not None]
+    kept = [resized for resized in ways if resized is not None]
     if not kept:
         raise ValueError(f"no sizes of {len(configuration.tables)} tables keep the end of an epoch below the limit")
-    return min(kept, key=lambda found: float(maintenance(tree, entries_of(found), prices)))
+    return min(kept, key=lambda resized: float(maintenance(tree, entries_of(resized), prices)))
 
 
 def shrink(configuration: Configuration, sizes: Sizes, limit: float, prices: Prices) -> Configuration | None:
-    """All tables smaller by the same factor."""
+    """Make all tables smaller by the same factor."""
     entries = entries_of(configuration)
     return least_change(configuration, sizes, limit, prices, lambda part: np.maximum(1.0, np.floor(entries * part)))
 
 
 def shift(configuration: Configuration, sizes: Sizes, limit: float, prices: Prices) -> Configuration | None:
     """What queries give up goes to the phantoms, as their sizes are; evictions cost more than probes."""
-    entries, width = entries_of(configuration), layout_for(configuration, sizes).entry_bytes
-    asked = np.array([table.is_query for table in configuration.tables])
-    if asked.all():
+    entries, width = entries_of(configuration), tree_of(configuration, sizes).entry_bytes
+    is_query = np.array([table.is_query for table in configuration.tables])
+    if is_query.all():
         return None
 
     def resize(part: float) -> Numbers:
-        smaller = np.where(asked, np.maximum(1.0, np.floor(entries * part)), entries)
+        smaller = np.where(is_query, np.maximum(1.0, np.floor(entries * part)), entries)
         freed = float((entries - smaller) @ width)
-        growth = 1.0 + freed / float((entries * width)[~asked].sum())
-        return np.where(asked, smaller, np.floor(entries * growth))
+        growth = 1.0 + freed / float((entries * width)[~is_query].sum())
+        return np.where(is_query, smaller, np.floor(entries * growth))
 
     return least_change(configuration, sizes, limit, prices, resize)
 
@@ -62,7 +62,7 @@ def least_change(
     """The largest part that keeps the limit. The cost need not fall all the way with the part: larger phantoms flush
     more into smaller queries. So all steps are tried at once, then those between two of them.
     """
-    tree = layout_for(configuration, sizes)
+    tree = tree_of(configuration, sizes)
 
     def first(upper: float, lower: float) -> float | None:
         parts = np.linspace(upper, lower, STEPS + 1)
@@ -80,7 +80,3 @@ def least_change(
 def resize_tables(configuration: Configuration, entries: Numbers) -> Configuration:
     pairs = zip(configuration.tables, entries, strict=True)
     return Configuration(tuple(replace(table, entries=int(count)) for table, count in pairs))
-
-
-def entries_of(configuration: Configuration) -> Numbers:
-    return np.array([table.entries for table in configuration.tables], dtype=np.float64)
