@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.predicates import Dimension, Predicate
-from headrace.predicates.cells import Bits
 from headrace.predicates.dimensions import Codes
+from headrace.predicates.predicate import Bits
 
 Cells = npt.NDArray[np.int32]
 """One row per cell, one column per dimension."""

@@ -22,7 +22,6 @@ from headrace.predicates import (
     Cut,
     Kind,
     Predicate,
-    coalesce,
     dimensions,
     implies,
     truth_grid,
@@ -114,13 +113,6 @@ def test_cells_decide_every_predicate(texts: list[str], table: list[dict[str, An
             grid = truth_grid(each, dimensions)
             assert (np.atleast_1d(grid[tuple(cells.T)])[of_row] == truth[:, place]).all()
     assert truth.tolist() == [[holds(each, row) for each in predicates] for row in table]
-
-
-@given(st.lists(conditions, min_size=1, max_size=4), st.lists(rows, min_size=1, max_size=8))
-def test_a_coalesced_filter_passes_the_rows_of_the_or(texts: list[str], table: list[dict[str, Any]]) -> None:
-    predicates = [predicate(text) for text in texts]
-    united = coalesce(predicates)
-    assert [holds(united, row) for row in table] == [any(holds(each, row) for each in predicates) for row in table]
 
 
 @given(conditions, conditions, st.lists(rows, max_size=20))

@@ -59,6 +59,11 @@ def cut_above(value: Any, data_type: DataType) -> Cut:
     return Cut(value + 1) if data_type.name in DISCRETE else Cut(value, above=True)
 
 
+def cut_for(test: str, constant: Any, data_type: DataType) -> Cut:
+    """The cut that decides `expression test constant`, a test of order."""
+    return Cut(constant) if test in (">=", "<") else cut_above(constant, data_type)
+
+
 @stored("Dimension", "expression", "kind", "marks")
 @dataclass(frozen=True)
 class Dimension(HashedOnce):
@@ -104,16 +109,12 @@ class Dimension(HashedOnce):
             return self._look_up(values)
         encoded = values.dictionary_encode()
         cells = [self.cell_of(plain(value)) for value in encoded.dictionary]
-        found = np.array([*cells, NULL_CELL], dtype=np.int32)
         indices: npt.NDArray[np.int32] = np.asarray(pc.fill_null(encoded.indices, len(cells)))
-        return found[indices]
+        return np.array([*cells, NULL_CELL], dtype=np.int32)[indices]
 
     def _look_up(self, values: pa.Array) -> Codes:
-        found = pc.index_in(values, value_set=pa.array(self.marks, values.type), skip_nulls=True)
-        codes: Codes = np.asarray(pc.fill_null(found, len(self.marks))) + np.int32(1)
-        if values.null_count:
-            codes[np.asarray(values.is_null())] = NULL_CELL
-        return codes
+        positions = pc.index_in(values, value_set=pa.array(self.marks, values.type), skip_nulls=True)
+        return with_null_cells(np.asarray(pc.fill_null(positions, len(self.marks))) + np.int32(1), values)
 
     def _search(self, values: pa.Array) -> Codes:
         """Numbers by `searchsorted`, which has NaN behind all numbers, as we have."""
@@ -123,10 +124,7 @@ class Dimension(HashedOnce):
         cells = 1 + np.searchsorted(np.array(below, dtype=numbers.dtype), numbers, side="right")
         if above:
             cells = cells + np.searchsorted(np.array(above, dtype=numbers.dtype), numbers, side="left")
-        codes = cells.astype(np.int32)
-        if values.null_count:
-            codes[np.asarray(values.is_null())] = NULL_CELL
-        return codes
+        return with_null_cells(cells.astype(np.int32), values)
 
     # Dimensions among themselves
 
@@ -142,9 +140,9 @@ class Dimension(HashedOnce):
         if not others:
             return self
         if any(other.kind != self.kind for other in others):
-            first, *rest = (each.as_interval() for each in (self, *others))
+            first, *rest = (dimension.as_interval() for dimension in (self, *others))
             return first.union(*rest)
-        marks = {mark for each in (self, *others) for mark in each.marks}
+        marks = {mark for dimension in (self, *others) for mark in dimension.marks}
         ordered = tuple(sorted(marks)) if self.kind == Kind.EQUALITY else sorted_cuts(marks)
         return replace(self, marks=ordered)
 
@@ -182,8 +180,7 @@ class Dimension(HashedOnce):
         if test == "<>":
             return negate_truth(self._is_one_of(constants))
         (constant,) = constants
-        data_type = self.expression.type
-        cut = Cut(constant) if test in (">=", "<") else cut_above(constant, data_type)
+        cut = cut_for(test, constant, self.expression.type)
         reached = np.arange(self.size) > self._positions[cut] + 1
         result = np.where(reached == (test in (">", ">=")), TRUE, FALSE).astype(np.int8)
         result[NULL_CELL] = UNKNOWN
@@ -195,6 +192,13 @@ class Dimension(HashedOnce):
         result[[self.cell_of(constant) for constant in constants if constant is not None]] = TRUE
         result[NULL_CELL] = UNKNOWN
         return result
+
+
+def with_null_cells(codes: Codes, values: pa.Array) -> Codes:
+    """Set the codes of the rows that are NULL."""
+    if values.null_count:
+        codes[np.asarray(values.is_null())] = NULL_CELL
+    return codes
 
 
 def passes(cut: Cut, value: Any) -> bool:
@@ -240,19 +244,16 @@ ORDER: Mapping[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, "
 
 def opaque_truth(test: str, constants: tuple[Value, ...]) -> Truth:
     """Cells are NULL, false, true."""
-    plainly = np.array([UNKNOWN, FALSE, TRUE], dtype=np.int8)
-    if test == "holds":
-        return plainly
     if test in ("is_true", "is_false"):
         wanted = 2 if test == "is_true" else 1
         return np.where(np.arange(3) == wanted, TRUE, FALSE).astype(np.int8)
-    if test in ORDER:
+    unknown = UNKNOWN if None in constants else FALSE
+    if test == "holds":
+        outcomes = [FALSE, TRUE]
+    elif test in ORDER:
         (bound,) = constants
-        found = [UNKNOWN if bound is None else TRUE if ORDER[test](each, bound) else FALSE for each in (False, True)]
-        return np.array([UNKNOWN, *found], dtype=np.int8)
-    matching = np.full(3, UNKNOWN if None in constants else FALSE, dtype=np.int8)
-    for constant in constants:
-        if constant is not None:
-            matching[2 if constant else 1] = TRUE
-    matching[NULL_CELL] = UNKNOWN
-    return negate_truth(matching) if test == "<>" else matching
+        outcomes = [unknown or TRUE * ORDER[test](value, bound) for value in (False, True)]
+    else:
+        outcomes = [TRUE if value in constants else unknown for value in (False, True)]
+    truth = np.array([UNKNOWN, *outcomes], dtype=np.int8)
+    return negate_truth(truth) if test == "<>" else truth

@@ -1,4 +1,7 @@
-"""A predicate as atoms over dimensions: which it needs at least, and its truth in each combination of their cells."""
+"""A predicate as atoms over dimensions: which it needs at least, and its truth in each combination of their cells.
+
+What predicates say of rows is decided from the cells of the rows alone.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,24 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.model.address import BITS, IPV4_BITS, MAPPED, is_ipv4, parse_network
 from headrace.model.cached_hash import HashedOnce
 from headrace.model.expressions import Call, Expression, Literal
 from headrace.model.stable_names import stable_text, stored
 from headrace.model.types import BOOLEAN, NULL, common_type
+from headrace.predicates.dimensions import ORDER, UNKNOWN, Dimension, Kind, Truth, cut_for, negate_truth, sorted_cuts
 from headrace.predicates.dimensions import TRUE as HOLDS
-from headrace.predicates.dimensions import UNKNOWN, Cut, Dimension, Kind, Truth, cut_above, negate_truth, sorted_cuts
 
+Bits = npt.NDArray[np.bool_]
 MAX_TABLE_CELLS = 1 << 20
 """A predicate over more combinations than this is taken as one opaque condition."""
 
-ORDERED = {"<", "<=", ">", ">="}
-EQUALITY = {"=", "<>", "in"}
+COMPARISONS = ORDER.keys() | {"=", "<>", "in"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,45 +35,43 @@ class Atom:
 
     expression: Expression
     test: str
-    constants: tuple[object, ...] = ()
+    constants: tuple[Any, ...] = ()
 
     def dimension(self) -> Dimension:
         """The coarsest dimension that decides the atom."""
-        data_type = self.expression.type
-        if data_type == BOOLEAN:
+        if self.expression.type == BOOLEAN:
             return Dimension(self.expression, Kind.OPAQUE)
         values = [constant for constant in self.constants if constant is not None]
-        if self.test in EQUALITY:
+        if self.test not in ORDER:
             return Dimension(self.expression, Kind.EQUALITY, tuple(sorted(values)))
-        cuts = [Cut(v) if self.test in (">=", "<") else cut_above(v, data_type) for v in values]  # type: ignore[arg-type]
-        kind = Kind.INTERVAL if self.test in ORDERED else Kind.EQUALITY
-        return Dimension(self.expression, kind, sorted_cuts(cuts))
+        cuts = [cut_for(self.test, value, self.expression.type) for value in values]
+        return Dimension(self.expression, Kind.INTERVAL, sorted_cuts(cuts))
 
 
 def atom_of(tree: Expression) -> Atom:
     """The atom that a leaf of a predicate is; what we can't look into is an opaque condition."""
     if isinstance(tree, Call):
         subject = tree.arguments[0] if tree.arguments else tree
-        if tree.function in ORDERED | EQUALITY and all(isinstance(each, Literal) for each in tree.arguments[1:]):
-            constants = tuple(each.value for each in tree.arguments[1:] if isinstance(each, Literal))
-            return comparison_atom(tree, subject, constants)
+        literals = [argument for argument in tree.arguments[1:] if isinstance(argument, Literal)]
+        if tree.function in COMPARISONS and len(literals) == len(tree.arguments) - 1:
+            return comparison_atom(tree, subject, tuple(literal.value for literal in literals))
         if tree.function in ("is_null", "is_not_null", "is_true", "is_false"):
             return Atom(subject, tree.function)
     return Atom(tree, "holds")
 
 
-def comparison_atom(tree: Call, subject: Expression, constants: tuple[object, ...]) -> Atom:
+def comparison_atom(tree: Call, subject: Expression, constants: tuple[Any, ...]) -> Atom:
     """Compared values meet in one type: a BIGINT beside a DOUBLE constant is an dimension of its own, as DOUBLE."""
     target = subject.type
     for argument in tree.arguments[1:]:
         target = common_type(target, argument.type) or target
-    if isinstance(subject, Literal) or target == NULL or (tree.function in ORDERED and None in constants):
+    if isinstance(subject, Literal) or target == NULL or (tree.function in ORDER and None in constants):
         return Atom(tree, "holds")
     if target != subject.type:
         if target.name != "DOUBLE":
             return Atom(tree, "holds")
         subject = Call("cast", (subject,), target)
-        constants = tuple(float(each) if isinstance(each, int) else each for each in constants)
+        constants = tuple(float(value) if isinstance(value, int) else value for value in constants)
     return Atom(subject, tree.function, constants)
 
 
@@ -114,13 +117,13 @@ class Predicate(HashedOnce):
         """The coarsest dimensions that decide the predicate, sorted by expression."""
         if self.tree is None:
             return ()
-        found = union_dimensions([[atom.dimension()] for atom in atoms_in(expand(self.tree))])
-        if math.prod(dimension.size for dimension in found) > MAX_TABLE_CELLS:
+        dimensions = union_dimensions([[atom.dimension()] for atom in atoms_in(expand(self.tree))])
+        if math.prod(dimension.size for dimension in dimensions) > MAX_TABLE_CELLS:
             return (Dimension(self.tree, Kind.OPAQUE),)
-        return found
+        return dimensions
 
     @cached_property
-    def table(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    def table(self) -> Bits:
         """For each combination of cells of `dimensions` whether the predicate is TRUE there."""
         shape = tuple(dimension.size for dimension in self.dimensions)
         if self.tree is None:
@@ -156,7 +159,7 @@ def truth_on(tree: Expression, dimensions: Sequence[Dimension], positions: Mappi
         return negate_truth(truth_on(tree.arguments[0], dimensions, positions))
     atom = atom_of(tree)
     place = positions[atom.expression]
-    truth = dimensions[place].truth(atom.test, atom.constants)  # type: ignore[arg-type]
+    truth = dimensions[place].truth(atom.test, atom.constants)
     return truth.reshape([-1 if position == place else 1 for position in range(len(dimensions))])
 
 
@@ -167,3 +170,24 @@ def union_dimensions(groups: Sequence[Sequence[Dimension]]) -> tuple[Dimension, 
         known.setdefault(dimension.expression, []).append(dimension)
     united = [first.union(*others) for first, *others in known.values()]
     return tuple(sorted(united, key=lambda dimension: stable_text(dimension.expression)))
+
+
+def truth_grid(predicate: Predicate, dimensions: Sequence[Dimension]) -> Bits:
+    """Whether the predicate is TRUE, for every cell of the dimensions, which cover its own: one axis for each."""
+    places = {dimension.expression: place for place, dimension in enumerate(dimensions)}
+    axes = [places[dimension.expression] for dimension in predicate.dimensions]
+    finer = [dimensions[axis].coarsen(coarse) for axis, coarse in zip(axes, predicate.dimensions, strict=True)]
+    table = predicate.table[np.ix_(*finer)] if finer else predicate.table
+    ordered = np.transpose(table, np.argsort(axes)) if axes else table
+    shape = [dimension.size if place in axes else 1 for place, dimension in enumerate(dimensions)]
+    return np.broadcast_to(ordered.reshape(shape), [dimension.size for dimension in dimensions])
+
+
+def implies(stronger: Predicate, weaker: Predicate) -> bool:
+    """True only if every row that passes `stronger` passes `weaker`: judged in every cell of their dimensions."""
+    if stronger == weaker or weaker.tree is None:
+        return True
+    dimensions = union_dimensions([stronger.dimensions, weaker.dimensions])
+    if math.prod(dimension.size for dimension in dimensions) > MAX_TABLE_CELLS:
+        return False
+    return bool((~truth_grid(stronger, dimensions) | truth_grid(weaker, dimensions)).all())

@@ -1,9 +1,15 @@
 """Boundaries, paired windows, their composition, and which slices make a window."""
 
-from headrace.windows.boundaries import Boundaries, boundaries_between, compose, paired_boundaries, slice_vector
+from headrace.windows.boundaries import (
+    Boundaries,
+    boundaries_between,
+    compose,
+    paired_boundaries,
+    slice_vector,
+    slices_per_hour,
+)
 from headrace.windows.instances import bounds_of, instances_ending, instances_of, last_ending
-from headrace.windows.slice_rate import slices_per_hour
-from headrace.windows.slices import Slices, covered_slices, horizon, inside, slices_between, slices_holding
+from headrace.windows.slices import Slices, horizon, slices_between, slices_holding
 
 __all__ = [
     "Boundaries",
@@ -11,9 +17,7 @@ __all__ = [
     "boundaries_between",
     "bounds_of",
     "compose",
-    "covered_slices",
     "horizon",
-    "inside",
     "instances_ending",
     "instances_of",
     "last_ending",

@@ -17,6 +17,10 @@ from headrace.model.stable_names import stored
 from headrace.model.windows import AnyWindow, SlicedWindow
 
 Times = npt.NDArray[np.int64]
+HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
+MAX_COUNTED = 1_000_000
+"""A span with more boundaries is not looked at to its end."""
 
 
 @stored("Boundaries", "period_us", "residues_us")
@@ -29,11 +33,16 @@ class Boundaries:
 
     def __post_init__(self) -> None:
         numbers = (self.period_us, *self.residues_us)
-        if not self.residues_us or any(type(each) is not int for each in numbers) or self.period_us <= 0:
+        if not self.residues_us or any(type(number) is not int for number in numbers) or self.period_us <= 0:
             raise ValueError(f"no boundaries: a period of {self.period_us} with {self.residues_us}")
         object.__setattr__(
             self, "residues_us", tuple(sorted({residue % self.period_us for residue in self.residues_us}))
         )
+
+    @property
+    def pace(self) -> float:
+        """Boundaries per microsecond."""
+        return len(self.residues_us) / self.period_us
 
 
 def paired_boundaries(window: AnyWindow) -> Boundaries:
@@ -66,3 +75,17 @@ def boundaries_between(parts: Sequence[Boundaries], after_us: int, until_us: int
             first = after_us + 1 + (residue - after_us - 1) % part.period_us
             runs.append(np.arange(first, until_us + 1, part.period_us, dtype=np.int64))
     return np.unique(np.concatenate(runs)) if runs else np.empty(0, dtype=np.int64)
+
+
+def slices_per_hour(parts: Sequence[Boundaries]) -> float:
+    """Count the slices of an hour: exactly for one period.
+
+    The union of several is counted over the first day of the epoch, divided by 24; a period longer than that adds its
+    own pace, as if it met no other.
+    """
+    if len(parts) == 1:
+        return parts[0].pace * HOUR_US
+    span_us = min(DAY_US, int(MAX_COUNTED / sum(part.pace for part in parts))) if parts else DAY_US
+    counted = [part for part in parts if part.period_us <= span_us]
+    longer = sum(part.pace for part in parts if part.period_us > span_us)
+    return (len(boundaries_between(counted, 0, span_us)) / span_us + longer) * HOUR_US

@@ -1,4 +1,4 @@
-"""Slices of a span of time: which lie inside a window, which belong to no window at all, which are no longer needed."""
+"""Slices of a span of time: which there are, which hold a time, and which are no longer needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.model.windows import AnyWindow, Interval, SlicedWindow, Window
+from headrace.model.windows import AnyWindow, Interval, Window
 from headrace.windows.boundaries import Boundaries, Times, boundaries_between, paired_boundaries
 from headrace.windows.instances import last_ending
 
@@ -65,25 +65,6 @@ def slice_ends(parts: Sequence[Boundaries], times_us: Times) -> Times:
         for residue in part.residues_us:
             np.minimum(ends, times_us + part.period_us - (times_us - residue) % part.period_us, out=ends)
     return ends
-
-
-def inside(slices: Slices, window: Interval) -> slice:
-    """The positions of the slices that lie inside the window."""
-    first = int(np.searchsorted(slices.starts_us, window.start_us, side="left"))
-    last = int(np.searchsorted(slices.ends_us, window.end_us, side="right"))
-    return slice(first, max(first, last))
-
-
-def covered_slices(slices: Slices, windows: Iterable[AnyWindow]) -> npt.NDArray[np.bool_]:
-    """Which slices lie inside some instance: those between hopping windows do not, and need not be kept."""
-    kept = np.zeros(len(slices.starts_us), dtype=np.bool_)
-    for window in windows:
-        if isinstance(window, SlicedWindow):
-            kept[:] = True
-        else:
-            periods = -((window.offset_us - slices.ends_us) // window.slide_us)
-            kept |= periods * window.slide_us + window.offset_us - window.range_us <= slices.starts_us
-    return kept
 
 
 def horizon(windows: Iterable[AnyWindow], watermark_us: int) -> int | None:
