@@ -30,8 +30,7 @@ from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
 from headrace.planner.plan import STREAM, Plan
-from headrace.planner.sample import draw
-from headrace.planner.statistics import Sample
+from headrace.planner.statistics import BatchSample, draw
 from headrace.predicates import union_dimensions
 from headrace.windows import Boundaries, boundaries_between, compose, paired_boundaries
 
@@ -107,7 +106,7 @@ class Subject:
         return boundaries_between(compose(slicing(window) for window in self.windows), *self.span)
 
 
-def subject_of(queries: Mapping[str, Query], sample: Sample, span: Interval | None = None) -> Subject:
+def subject_of(queries: Mapping[str, Query], sample: BatchSample, span: Interval | None = None) -> Subject:
     """Return the subject of a sample that holds all rows. The default span is that of the rows, in whole seconds."""
     demands = [demand(query) for query in queries.values()]
     predicates = [asked.predicate for asked in demands]
@@ -304,7 +303,7 @@ def as_document(found: WorkloadCounts) -> Document:
     }
 
 
-def plan_counts(plan: Plan, rows: Sample, until_us: int) -> Counts:
+def plan_counts(plan: Plan, rows: BatchSample, until_us: int) -> Counts:
     """Count partial operations, which take rows of the stream, and final ones, which take partials."""
     runs = run_plan(plan, rows)
     pairs = list(zip(plan.nodes, runs, strict=True))

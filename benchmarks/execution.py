@@ -14,7 +14,7 @@ import numpy.typing as npt
 from headrace.model.windows import AnyWindow, SlicedWindow
 from headrace.planner.lattice import Node
 from headrace.planner.plan import STREAM, Plan
-from headrace.planner.statistics import Sample
+from headrace.planner.statistics import BatchSample
 
 Numbers = npt.NDArray[np.int64]
 
@@ -24,11 +24,11 @@ class NodeRun:
     """`taken` rows of the parent were folded or combined into the rows of `sample`, each standing for `counts` rows."""
 
     taken: int
-    sample: Sample
+    sample: BatchSample
     counts: Numbers
 
 
-def run_tree(nodes: Sequence[Node], parents: Sequence[int], rows: Sample) -> list[NodeRun]:
+def run_tree(nodes: Sequence[Node], parents: Sequence[int], rows: BatchSample) -> list[NodeRun]:
     """Run all nodes, parents first, each from its parent's rows alone."""
     runs: list[NodeRun] = []
     for node, parent in zip(nodes, parents, strict=True):
@@ -37,7 +37,7 @@ def run_tree(nodes: Sequence[Node], parents: Sequence[int], rows: Sample) -> lis
     return runs
 
 
-def run_plan(plan: Plan, rows: Sample) -> list[NodeRun]:
+def run_plan(plan: Plan, rows: BatchSample) -> list[NodeRun]:
     return run_tree([each.node for each in plan.nodes], [each.parent for each in plan.nodes], rows)
 
 

@@ -16,9 +16,8 @@ from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand, leaves_of
 from headrace.planner.lattice import EVERYTHING, Node, union
-from headrace.planner.sample import draw
 from headrace.planner.search import Graph
-from headrace.planner.statistics import Sample
+from headrace.planner.statistics import BatchSample, draw
 from headrace.planner.steiner import dual_ascent
 from headrace.sql import parse_script
 
@@ -125,7 +124,7 @@ def count_hashed(name: str, queries: int | None, period_s: int, data: Data, seed
     )
 
 
-def least_rows(leaves: Sequence[Node], whole: Sample) -> float | None:
+def least_rows(leaves: Sequence[Node], whole: BatchSample) -> float | None:
     """Return a lower bound on the rows hashed by any tree: the dual of the Steiner problem over all unions of leaves.
 
     An inner node that is no union of leaves could be replaced by the union of those below it, which has fewer rows.

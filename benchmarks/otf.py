@@ -31,7 +31,7 @@ from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
 from headrace.planner.draft import apart, price_plan
 from headrace.planner.plan import Plan
-from headrace.planner.sample import draw
+from headrace.planner.statistics import draw
 from headrace.spark.engine import Engine
 from headrace.spark.session import session
 from headrace.spark.single_query import Files, files_in

@@ -23,8 +23,8 @@ from headrace.planner.demand import Demand, demand, leaves_of
 from headrace.planner.lattice import Node, union
 from headrace.planner.plan import STREAM
 from headrace.planner.plan_changes import add_query, drop_query
-from headrace.planner.sample import draw
 from headrace.planner.search import ArcCost, Effort, Graph, search
+from headrace.planner.statistics import draw
 from headrace.sql import Script, parse_script
 
 MAX_LEAVES = 6

@@ -27,7 +27,7 @@ from headrace.planner.construction import make_plan
 from headrace.planner.cost import FOR_EDGES, Cost
 from headrace.planner.demand import demand
 from headrace.planner.phantoms.configuration import Configuration, GroupTable
-from headrace.planner.sample import draw
+from headrace.planner.statistics import draw
 from headrace.sql import parse_script
 from headrace.wire.orders import Orders
 

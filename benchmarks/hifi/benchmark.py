@@ -26,9 +26,9 @@ from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.interchange import pack
 from headrace.model.errors import DataError
-from headrace.planner.placement.push_down import WAYS, PushDown, Spreads, Way, pieces_of
+from headrace.planner.placement.push_down import WAYS, PushDown, Spreads, Way, shipments_of
 from headrace.planner.plan import Plan
-from headrace.planner.sample import draw
+from headrace.planner.statistics import draw
 from headrace.windows import instances_of
 
 SIZES = (2, 4, 8, 16, 32)
@@ -185,7 +185,10 @@ class Bench:
     def predict_rows(self, way: Way, plan: Plan) -> float:
         """Return what placement predicts, for as long as the packets came."""
         hours = self.rows / self.rows_per_s / 3_600
-        rows = [self.spreads.of(each.node).rows_per_hour(each.cuts, self.rows_per_s) for each in pieces_of(way, plan)]
+        rows = [
+            self.spreads.of(shipment.node).rows_per_hour(shipment.intervals, self.rows_per_s)
+            for shipment in shipments_of(way, plan)
+        ]
         return hours * sum(rows)
 
 

@@ -29,7 +29,7 @@ from headrace.datasets.workloads.otf import windows as otf_windows
 from headrace.expressions.evaluation import Evaluation
 from headrace.model.time import SECOND_US
 from headrace.model.windows import AnyWindow, Interval, SlicedWindow, Window
-from headrace.planner.statistics import Sample
+from headrace.planner.statistics import BatchSample
 from headrace.sql import parse_script
 from headrace.windows import paired_boundaries
 
@@ -224,14 +224,14 @@ CREATE QUERY three AS SELECT count(*) FROM S [RANGE '5 s' SLIDE '5 s'];
 """
 
 
-def sample(rows: int) -> Sample:
+def sample(rows: int) -> BatchSample:
     rng = np.random.default_rng(1)
     times = np.sort(rng.integers(1_200_000, 38_700_000, rows))
     columns = {
         ("S", "a"): pa.array(rng.integers(0, 8, rows)),
         ("S", "x"): pa.array(rng.random(rows), mask=rng.random(rows) < 0.1),
     }
-    return Sample(Evaluation(columns, rows), times, rows)
+    return BatchSample(Evaluation(columns, rows), times, rows)
 
 
 def test_subject_of_queries_over_all_rows() -> None:

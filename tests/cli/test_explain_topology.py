@@ -16,7 +16,7 @@ from headrace.kernel.interchange import pack
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
-from headrace.planner.sample import draw
+from headrace.planner.statistics import draw
 from headrace.sql import parse_script
 from tests.cli.command_line import CommandLine
 

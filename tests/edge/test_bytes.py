@@ -15,7 +15,7 @@ from headrace.expressions.static_tables import Data
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import FOR_EDGES, Cost
 from headrace.planner.demand import demand
-from headrace.planner.sample import draw
+from headrace.planner.statistics import draw
 from headrace.sql import parse_query, parse_script
 from headrace.wire.frames import Frame, Header, to_bytes
 from headrace.wire.orders import Orders

@@ -17,7 +17,7 @@ from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
-from headrace.planner.sample import draw
+from headrace.planner.statistics import draw
 from headrace.sql import parse_query
 from tests.oracle.tables import Row, tables
 from tests.oracle.test_kernel import CATALOG, data_of

@@ -17,8 +17,8 @@ from headrace.planner.draft import Draft, apart, price_plan
 from headrace.planner.lattice import union
 from headrace.planner.plan import STREAM, Plan
 from headrace.planner.plan_changes import add_query
-from headrace.planner.sample import draw as draw_rows
 from headrace.planner.search import Graph
+from headrace.planner.statistics import draw as draw_rows
 
 
 @st.composite

@@ -21,7 +21,7 @@ from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
 from headrace.planner.plan_changes import add_query
-from headrace.planner.sample import draw
+from headrace.planner.statistics import draw
 from headrace.reference import Interpreter
 from headrace.sql import parse_query, parse_script
 from tests.oracle.plans import plans

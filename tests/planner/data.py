@@ -9,7 +9,7 @@ from headrace.datasets import workload
 from headrace.expressions.static_tables import Data
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import Demand, demand
-from headrace.planner.sample import draw
+from headrace.planner.statistics import draw
 from headrace.sql import Script, parse_script
 
 STREAM = "CREATE STREAM S (t TIMESTAMP, a BIGINT, b BIGINT, c BIGINT, d DOUBLE) EVENT TIME t;\n"

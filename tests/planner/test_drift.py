@@ -10,8 +10,7 @@ from headrace.planner.cost import Constants, Cost
 from headrace.planner.draft import draft
 from headrace.planner.drift import Drift, observe, replan, rest, watch
 from headrace.planner.plan import Plan
-from headrace.planner.sample import draw
-from headrace.planner.statistics import Sample
+from headrace.planner.statistics import BatchSample, draw
 from tests.planner.data import demands_of, script_of, stream_data
 
 PAIRS = ("a, b", "a, c", "b, c")
@@ -47,17 +46,17 @@ def test_a_lasting_change_is_followed_within_five_batches_and_once(factor: float
     assert due_after[0] <= 5
 
 
-def rows_of(spread: int) -> Sample:
+def rows_of(spread: int) -> BatchSample:
     """All rows of a batch; b and c have `spread` distinct values."""
     data = stream_data(GROUPED, rows=6_000, spread=spread)
     return draw(data, [named.query for named in GROUPED.queries], None, None)
 
 
-def sizes(sample: Sample, runs: list[NodeRun]) -> list[float]:
+def sizes(sample: BatchSample, runs: list[NodeRun]) -> list[float]:
     return [sample.batch_rows, *(float(len(run.counts)) for run in runs)]
 
 
-def hashed(plan: Plan, sample: Sample) -> int:
+def hashed(plan: Plan, sample: BatchSample) -> int:
     return sum(run.taken for run in run_plan(plan, sample))
 
 

@@ -14,8 +14,7 @@ from headrace.planner.construction import make_plan
 from headrace.planner.cost import FOR_EDGES, Constants
 from headrace.planner.demand import Demand, demand, leaves_of, split_by_partial
 from headrace.planner.plan import STREAM, Plan, route
-from headrace.planner.sample import draw
-from headrace.planner.statistics import Sample
+from headrace.planner.statistics import BatchSample, draw
 from headrace.sql import Script
 from headrace.windows import Boundaries
 from tests.planner.data import cost_of, demands_of, script_of, stream_data
@@ -40,7 +39,7 @@ def plan_for(script: Script, constants: Constants | None = None, rows: int = 300
     return make_plan(demands_of(script), cost_of(script, stream_data(script, rows), constants))
 
 
-def counted(sample: Sample, counts: list[int], asked: Demand, name: str) -> Counter[tuple[Any, ...]]:
+def counted(sample: BatchSample, counts: list[int], asked: Demand, name: str) -> Counter[tuple[Any, ...]]:
     """count(*) per query, window and group, over rows that stand for `counts` rows each."""
     passing = sample.passing(asked.predicate)
     columns = [sample.evaluation.evaluate(tree).values.to_pylist() for tree in sorted(asked.groups, key=repr)]

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from headrace.expressions.evaluation import Evaluation
 from headrace.planner.demand import demand, leaves_of
 from headrace.planner.lattice import Node, union
-from headrace.planner.statistics import Sample, distinct_estimate, meeting_estimate
+from headrace.planner.statistics import BatchSample, distinct_estimate, meeting_estimate
 from headrace.sql import parse_script
 
 STREAM = "CREATE STREAM S (t TIMESTAMP, a BIGINT, b BIGINT, x DOUBLE) EVENT TIME t;\n"
 
 
-def sample(rows: int, batch_rows: float, seed: int = 1) -> Sample:
+def sample(rows: int, batch_rows: float, seed: int = 1) -> BatchSample:
     rng = np.random.default_rng(seed)
     times = np.sort(rng.integers(0, 60_000_000, rows))
     columns = {
@@ -27,7 +27,7 @@ def sample(rows: int, batch_rows: float, seed: int = 1) -> Sample:
         ("S", "b"): pa.array(rng.zipf(1.5, rows) % 1_000),
         ("S", "x"): pa.array(rng.random(rows)),
     }
-    return Sample(Evaluation(columns, rows), times, batch_rows)
+    return BatchSample(Evaluation(columns, rows), times, batch_rows)
 
 
 def node(*queries: str) -> Node:

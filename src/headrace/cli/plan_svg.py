@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 from headrace.model.errors import printable
 from headrace.planner.explain.description import NodeDescription, PlanDescription
 from headrace.planner.explain.labels import count_noun, duration, figure, fold_names, percent, times_cheaper
-from headrace.planner.explain.similar_nodes import Fold, folds, merge_siblings
+from headrace.planner.explain.similar_nodes import NodeFold, folds, merge_siblings
 
 WIDTH, MARGIN, TOP, BOTTOM = 1_600, 20, 76, 56
 BOX_HEIGHT, LEVEL_HEIGHT, GAP = 106, 154, 14
@@ -122,10 +122,10 @@ def closing_queries(description: PlanDescription) -> dict[str, list[str]]:
     return found
 
 
-def limit_siblings(siblings: Sequence[Fold], most: int) -> tuple[Fold, ...]:
+def limit_siblings(siblings: Sequence[NodeFold], most: int) -> tuple[NodeFold, ...]:
     """Keep at most `most` inner nodes and `most` leaves side by side, here and below; the last one holds the rest."""
     smaller = [replace(fold, children=limit_siblings(fold.children, most)) for fold in siblings]
-    result: list[Fold] = []
+    result: list[NodeFold] = []
     for is_inner in (True, False):
         kind = [fold for fold in smaller if bool(fold.children) == is_inner]
         rest = kind[most - 1 :]
@@ -133,12 +133,12 @@ def limit_siblings(siblings: Sequence[Fold], most: int) -> tuple[Fold, ...]:
     return tuple(result)
 
 
-def limited_merge(rest: Sequence[Fold], most: int) -> Fold:
+def limited_merge(rest: Sequence[NodeFold], most: int) -> NodeFold:
     whole = merge_siblings(rest)
     return replace(whole, children=limit_siblings(whole.children, most))
 
 
-def box_of(fold: Fold, closing: dict[str, list[str]]) -> Box:
+def box_of(fold: NodeFold, closing: dict[str, list[str]]) -> Box:
     answered = list(dict.fromkeys(name for node in fold.nodes for name in closing.get(node["id"], [])))
     is_leaf = not fold.children and not any(node["dimensions"] for node in fold.nodes)
     tip = "\n".join(tip_lines(fold))
@@ -159,7 +159,7 @@ def names_lines(names: Sequence[str]) -> list[str]:
     return [count_noun(len(names), "query", "queries"), names[0], names[-1]]
 
 
-def node_lines(fold: Fold) -> Iterator[str]:
+def node_lines(fold: NodeFold) -> Iterator[str]:
     first, is_one = fold.nodes[0], len(fold.nodes) == 1
     yield first["id"] if is_one else count_noun(len(fold.nodes), "node")
     yield f"{figure(round(fold.rows))} rows"
@@ -176,7 +176,7 @@ def largest_first(node: NodeDescription) -> list[str]:
     return [each["expression"] for each in sorted(node["dimensions"], key=lambda each: -each["cells"])]
 
 
-def tip_lines(fold: Fold) -> Iterator[str]:
+def tip_lines(fold: NodeFold) -> Iterator[str]:
     """What a pointer shows."""
     first = fold.nodes[0]
     yield fold.label

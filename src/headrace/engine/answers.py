@@ -18,7 +18,7 @@ from headrace.planner.construction import make_plan
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
 from headrace.planner.plan import Plan
-from headrace.planner.sample import draw
+from headrace.planner.statistics import draw
 
 BATCH_ROWS = 1_000_000
 MANY_ROWS = 1 << 15

@@ -17,7 +17,7 @@ from headrace.planner.demand import demand
 from headrace.planner.drift import Drift, observe, replan, rest, watch
 from headrace.planner.plan import Plan, wanted_node
 from headrace.planner.plan_changes import add_query, drop_query
-from headrace.planner.sample import draw
+from headrace.planner.statistics import draw
 from headrace.windows import Boundaries
 
 MAX_CHANGES = 16

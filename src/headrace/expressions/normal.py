@@ -7,11 +7,20 @@ wrote stays recognisable, and nothing here depends on data.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from decimal import Decimal
 
-from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, Literal, children, with_children
+from headrace.model.expressions import (
+    Aggregate,
+    Call,
+    ColumnRef,
+    Expression,
+    Literal,
+    children,
+    transform,
+    with_children,
+)
 from headrace.model.types import BIGINT, BOOLEAN, DOUBLE
 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -27,6 +36,15 @@ def normalize(tree: Expression, groups: Set[Expression] = frozenset()) -> Expres
     kept = frozenset[Expression]() if isinstance(tree, Aggregate) else groups
     changed = tuple([normalize(child, kept) for child in children(tree)])
     return normalize_node(with_children(tree, changed), groups)
+
+
+def rename_relations(tree: Expression, names: Mapping[str, str]) -> Expression:
+    """Return the tree with other names of the relations that its columns belong to."""
+
+    def rename(node: Expression) -> Expression:
+        return replace(node, relation=names[node.relation]) if isinstance(node, ColumnRef) else node
+
+    return transform(tree, rename)
 
 
 def normalize_node(node: Expression, groups: Set[Expression]) -> Expression:

@@ -35,7 +35,7 @@ DIGEST_BYTES = 12
 # An object is a reference {"is": place}; plain JSON values are themselves, and a list is a tuple.
 DECODERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "is": lambda place, known: known.objects[place],
-    "set": lambda items, known: frozenset(known.decode(each) for each in items),
+    "set": lambda items, known: frozenset(map(known.decode, items)),
     "map": lambda items, known: {known.decode(key): known.decode(value) for key, value in items},
     "decimal": lambda text, _: Decimal(text),
     "float": lambda text, _: float(text),
@@ -45,15 +45,15 @@ DECODERS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 def encode(value: object) -> str:
     """The value as text."""
-    writer = Writer()
-    whole = writer.encode(value)
-    return json.dumps({"version": VERSION, "objects": writer.objects, "value": whole}, separators=(",", ":"))
+    encoder = Encoder()
+    whole = encoder.encode(value)
+    return json.dumps({"version": VERSION, "objects": encoder.objects, "value": whole}, separators=(",", ":"))
 
 
 def decode(text: str) -> Any:
     document = open_document(text)
     names = FORMER_NAMES if document["version"] < RENAMED_IN else {}
-    return Reader(document["objects"], names).decode(document["value"])
+    return Decoder(document["objects"], names).decode(document["value"])
 
 
 def open_document(text: str) -> dict[str, Any]:
@@ -68,13 +68,14 @@ def open_document(text: str) -> dict[str, Any]:
 
 
 def find_renamed(text: str, queries: Mapping[str, Query]) -> frozenset[str]:
-    """Of queries that were decoded from the text those with aggregates that had other names when it was written: SQL
-    of that time means something else now.
+    """Return those of the queries, decoded from the text, with aggregates that had other names when it was written.
+
+    SQL of that time means something else now.
     """
     if open_document(text)["version"] >= RENAMED_IN:
         return frozenset()
-    functions = {name: {each.function for each in query.aggregates()} for name, query in queries.items()}
-    return frozenset(name for name, found in functions.items() if not found.isdisjoint(FORMER_NAMES.values()))
+    functions = {name: {aggregate.function for aggregate in query.aggregates()} for name, query in queries.items()}
+    return frozenset(name for name, called in functions.items() if not called.isdisjoint(FORMER_NAMES.values()))
 
 
 def digest_of(text: str) -> str:
@@ -82,7 +83,7 @@ def digest_of(text: str) -> str:
     return blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 
-class Writer:
+class Encoder:
     def __init__(self) -> None:
         self.objects: list[list[Any]] = []
         self.places: dict[tuple[type, object], int] = {}
@@ -97,11 +98,11 @@ class Writer:
         if isinstance(value, Decimal):
             return {"decimal": str(value)}
         if isinstance(value, tuple):
-            return [self.encode(each) for each in value]
+            return [self.encode(item) for item in value]
         if isinstance(value, frozenset):
-            return {"set": [self.encode(each) for each in sorted(value, key=stable_text)]}
+            return {"set": [self.encode(item) for item in sorted(value, key=stable_text)]}
         if isinstance(value, Mapping):
-            return {"map": [[self.encode(key), self.encode(each)] for key, each in value.items()]}
+            return {"map": [[self.encode(key), self.encode(item)] for key, item in value.items()]}
         return {"is": self.place(value)}
 
     def place(self, value: Any) -> int:
@@ -110,9 +111,9 @@ class Writer:
             raise TypeError(f"{type(value).__name__} can't be encoded")
         key = type(value), id(value) if isinstance(value, Plan) else identity_key(value)
         if key not in self.places:
-            found = [name, *(self.encode(getattr(value, each.name)) for each in fields(value))]
+            encoded = [name, *(self.encode(getattr(value, field.name)) for field in fields(value))]
             self.places[key] = len(self.objects)
-            self.objects.append(found)
+            self.objects.append(encoded)
         return self.places[key]
 
 
@@ -131,7 +132,7 @@ def share_equal(made: Dimension | Predicate) -> Dimension | Predicate:
     return KNOWN.setdefault((type(made), repr(made)), made)
 
 
-class Reader:
+class Decoder:
     def __init__(self, objects: list[list[Any]], aggregate_names: Mapping[str, str]) -> None:
         self.objects: list[Any] = []
         for name, *values in objects:
@@ -139,12 +140,12 @@ class Reader:
                 raise DataError("encoding", f"there is no {name} in a plan")
             if name == "Aggregate" and values and isinstance(values[0], str):
                 values[0] = aggregate_names.get(values[0], values[0])
-            made = make_value(name, [self.decode(each) for each in values])
+            made = make_value(name, list(map(self.decode, values)))
             self.objects.append(share_equal(made) if isinstance(made, Dimension | Predicate) else made)
 
     def decode(self, value: Any) -> Any:
         if isinstance(value, list):
-            return tuple(self.decode(each) for each in value)
+            return tuple(map(self.decode, value))
         if isinstance(value, dict):
             ((kind, content),) = value.items()
             return DECODERS[kind](content, self)
@@ -174,12 +175,12 @@ def make_value(name: str, values: list[Any]) -> Any:
 def fits(value: Any, declared: Any) -> bool:
     origin, inner = get_origin(declared), get_args(declared)
     if origin is UnionType:
-        return any(fits(value, each) for each in inner)
+        return any(fits(value, member) for member in inner)
     if origin is tuple:
         types = inner[:1] * len(value) if inner[1:] == (...,) and isinstance(value, tuple) else inner
         return isinstance(value, tuple) and len(value) == len(types) and all(map(fits, value, types))
     if origin is frozenset:
-        return isinstance(value, frozenset) and all(fits(each, inner[0]) for each in value)
+        return isinstance(value, frozenset) and all(fits(item, inner[0]) for item in value)
     if origin is Mapping:
         return isinstance(value, dict) and all(all(map(fits, pair, inner)) for pair in value.items())
     if declared is Any:

@@ -60,26 +60,26 @@ def draft_of(leaves: Sequence[Leaf], cost: Cost, effort: Effort | None) -> Draft
 
 def by_groups(shapes: Iterable[Shape]) -> list[Node]:
     """All shapes of a group-by as one node: the search looks at what it costs to compute nodes, not to ship them."""
-    found: dict[frozenset[Expression], list[Node]] = {}
+    nodes: dict[frozenset[Expression], list[Node]] = {}
     for shape in shapes:
-        found.setdefault(shape.node.groups, []).append(shape.node)
-    return [union(nodes) for nodes in found.values() if len(nodes) > 1]
+        nodes.setdefault(shape.node.groups, []).append(shape.node)
+    return [union(members) for members in nodes.values() if len(members) > 1]
 
 
 def parts_of(shape: Shape, cost: Cost) -> list[Node]:
     """Halves of a shape, and halves of those: by the pace of their windows, and by how many rows their filters pass."""
 
     def pace(leaf: Leaf) -> float:
-        return sum(len(part.residues_us) / part.period_us for part in leaf.node.boundaries)
+        return sum(part.pace for part in leaf.node.boundaries)
 
     def selectivity(leaf: Leaf) -> float:
         return cost.sample.selectivity(leaf.node.keep)
 
-    found = []
+    nodes = []
     for order in (pace, selectivity):
-        for part in halves(sorted(shape.leaves, key=order)):
-            found += [union([leaf.node for leaf in each]) for each in (part, *halves(part)) if len(each) > 1]
-    return found
+        for half in halves(sorted(shape.leaves, key=order)):
+            nodes += [union([leaf.node for leaf in part]) for part in (half, *halves(half)) if len(part) > 1]
+    return nodes
 
 
 def halves(leaves: Sequence[Leaf]) -> tuple[Sequence[Leaf], ...]:
@@ -96,12 +96,12 @@ def covering(leaves: Sequence[Leaf], graph: Graph) -> list[Node]:
     for leaf in leaves:
         same_rows.setdefault(leaf.node.keep, []).append(graph.place(leaf.node))
     everything = [place for places in same_rows.values() for place in places]
-    found = []
+    nodes = []
     for leaf in leaves:
         others = everything if leaf.node.groups else same_rows[leaf.node.keep]
         if any(graph.covers(graph.place(leaf.node), other) for other in others):
-            found.append(leaf.node)
-    return found
+            nodes.append(leaf.node)
+    return nodes
 
 
 def choose_draft(leaves: Sequence[Leaf], candidates: Sequence[Node], graph: Graph, cost: Cost) -> Draft:
@@ -121,15 +121,15 @@ def choose_draft(leaves: Sequence[Leaf], candidates: Sequence[Node], graph: Grap
 
 def answer_arcs(arcs: Costs, leaf: Leaf, candidates: Sequence[Node], graph: Graph, cost: Cost) -> None:
     """The cost of answering the leaf from the stream, from each candidate and from each that is shipped."""
-    own = graph.place(leaf.node)
+    leaf_place = graph.place(leaf.node)
     by_itself = cost.ship(leaf.node) + cost.close(leaf.node, leaf)
-    arcs[0] = graph.arc(STREAM, own) + by_itself
+    arcs[0] = graph.arc(STREAM, leaf_place) + by_itself
     for place, node in enumerate(candidates, start=1):
         other = graph.place(node)
-        if other == own:
+        if other == leaf_place:
             arcs[place] = by_itself
-        elif graph.covers(other, own):
-            arcs[place] = graph.arc(other, own) + by_itself
+        elif graph.covers(other, leaf_place):
+            arcs[place] = graph.arc(other, leaf_place) + by_itself
             if node.groups == leaf.node.groups:
                 arcs[place + len(candidates)] = cost.close(node, leaf)
 

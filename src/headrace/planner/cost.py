@@ -18,8 +18,8 @@ from headrace.aggregates.specification import FoldChoice
 from headrace.model.expressions import Call, Expression, walk
 from headrace.model.windows import AnyWindow, Window
 from headrace.planner.demand import Demand, Leaf
-from headrace.planner.lattice import EVERYTHING, MOST_CELLS, Node, is_matched
-from headrace.planner.statistics import Sample
+from headrace.planner.lattice import EVERYTHING, MAX_CELLS, Node, is_matched
+from headrace.planner.statistics import BatchSample
 from headrace.predicates import Predicate
 
 DENSE_KEYS = 1 << 18
@@ -63,14 +63,14 @@ KEY_BYTES = 8
 class Cost:
     """Answers what each part of a plan costs on the data of a sample."""
 
-    sample: Sample
+    sample: BatchSample
     constants: Constants = Constants()
     sharers: Mapping[frozenset[Predicate], int] = field(default_factory=dict)
     """How many leaves keep the same rows: what is computed from the stream filters once for all of them."""
 
     def arc(self, parent: Node | None, child: Node) -> float:
         """Computing a node from its parent, or from the stream."""
-        if child.cells > MOST_CELLS:
+        if child.cells > MAX_CELLS:
             return math.inf
         slot = self.constants.slice_ns + self.key_ns(child) + self.slot_ns(child)
         if parent is None:
@@ -85,15 +85,15 @@ class Cost:
         """Looking at every row of the stream, and leaving out those that no predicate of the node keeps."""
         if EVERYTHING in node.keep:
             return 0.0
-        dimensions = {each.expression for predicate in node.keep for each in predicate.dimensions}
-        each_ns = self.constants.key_ns * (1 + len(dimensions)) + self.constants.dense_ns
-        return self.sample.batch_rows * each_ns / self.sharers.get(node.keep, 1)
+        expressions = {dimension.expression for predicate in node.keep for dimension in predicate.dimensions}
+        row_ns = self.constants.key_ns * (1 + len(expressions)) + self.constants.dense_ns
+        return self.sample.batch_rows * row_ns / self.sharers.get(node.keep, 1)
 
     def ship(self, node: Node) -> float:
         """Sending the node's rows to the reducers, which combine those of all tasks, storing and reading them."""
         size = KEY_BYTES * (3 + len(node.groups)) + sum(self.state_bytes(partial, node) for partial in node.partials)
-        each = self.constants.ship_row_ns + size * self.constants.ship_byte_ns + self.combine_ns(node.partials, node)
-        return self.sample.rows(node) * each
+        row_ns = self.constants.ship_row_ns + size * self.constants.ship_byte_ns + self.combine_ns(node.partials, node)
+        return self.sample.rows(node) * row_ns
 
     def close(self, shipped: Node, leaf: Leaf) -> float:
         """Combining a shipped node's rows to the windows of the leaf's queries."""
@@ -110,8 +110,8 @@ class Cost:
         }
         calls |= {part for tree in arguments for part in walk(tree) if isinstance(part, Call)}
         joins = sum(is_matched(tree) for tree in trees)
-        each = joins * self.constants.join_ns + len(calls) * self.constants.evaluate_ns
-        return self.sample.batch_rows * (each + (len(trees) - joins) * self.constants.code_ns)
+        row_ns = joins * self.constants.join_ns + len(calls) * self.constants.evaluate_ns
+        return self.sample.batch_rows * (row_ns + (len(trees) - joins) * self.constants.code_ns)
 
     def passing_rows(self, parent: Node, child: Node) -> float:
         """The parent's rows that the child keeps."""
@@ -136,8 +136,10 @@ class Cost:
 
     def compressed_partials(self, node: Node) -> frozenset[Partial]:
         """The partials for which equal rows are put together before they are folded [UDAF 8]."""
-        known = {each: each.traits.fold_choice for each in node.partials}
-        return frozenset(each for each, ways in known.items() if ways and ways.is_compressed(self.repeats(each, node)))
+        choices = {partial: partial.traits.fold_choice for partial in node.partials}
+        return frozenset(
+            partial for partial, ways in choices.items() if ways and ways.is_compressed(self.repeats(partial, node))
+        )
 
     def repeats(self, partial: Partial, node: Node) -> float:
         """The share of the rows that find their like: large if some values of the partial's argument come often."""

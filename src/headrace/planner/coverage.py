@@ -27,7 +27,7 @@ class Progression:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class DimensionMark:
     """A cut or constant of a dimension; without values, that there is such a dimension at all."""
 
     expression: Expression
@@ -55,11 +55,11 @@ class Coverage:
                 self.bits.setdefault(part, 1 << len(self.bits))
         self.marks: dict[Expression, int] = {}
         for part, bit in self.bits.items():
-            if isinstance(part, Mark):
+            if isinstance(part, DimensionMark):
                 self.marks[part.expression] = self.marks.get(part.expression, 0) | bit
         self.progressions = [part for part in self.bits if isinstance(part, Progression)]
-        self.periods_us = np.array([each.period_us for each in self.progressions], dtype=np.int64)
-        self.residues_us = np.array([each.residue_us for each in self.progressions], dtype=np.int64)
+        self.periods_us = np.array([progression.period_us for progression in self.progressions], dtype=np.int64)
+        self.residues_us = np.array([progression.residue_us for progression in self.progressions], dtype=np.int64)
         self.from_times: dict[Progression, int] = {}
         self.from_dimensions: dict[tuple[Dimension, ...], int] = {}
         self.from_cuts: dict[Dimension, int] = {}
@@ -122,20 +122,20 @@ class Coverage:
         if dimension.kind != Kind.INTERVAL:
             return 0
         if dimension not in self.from_cuts:
-            own = set(dimension.marks)
+            cuts = set(dimension.marks)
             self.from_cuts[dimension] = self.mask(
                 part
                 for part in self.bits
-                if isinstance(part, Mark)
+                if isinstance(part, DimensionMark)
                 and part.expression == dimension.expression
                 and part.kind == Kind.EQUALITY
-                and own.issuperset(Dimension(part.expression, Kind.EQUALITY, part.values).as_interval().marks)
+                and cuts.issuperset(Dimension(part.expression, Kind.EQUALITY, part.values).as_interval().marks)
             )
         return self.from_cuts[dimension]
 
     def holds(self, keep: frozenset[Predicate], others: frozenset[Predicate]) -> bool:
         return EVERYTHING in keep or all(
-            other in keep or any(self.implies(other, own) for own in keep) for other in others
+            other in keep or any(self.implies(other, kept) for kept in keep) for other in others
         )
 
     def implies(self, stronger: Predicate, weaker: Predicate) -> bool:
@@ -150,15 +150,16 @@ def parts_of(node: Node) -> Iterator[Hashable]:
     yield from progressions(node.boundaries)
     yield from node.groups
     yield from node.partials
-    for dimension in (*node.dimensions, *(each for predicate in node.keep for each in predicate.dimensions)):
-        yield from marks((dimension, dimension.as_interval()))
+    for dimensions in (node.dimensions, *(predicate.dimensions for predicate in node.keep)):
+        for dimension in dimensions:
+            yield from marks((dimension, dimension.as_interval()))
 
 
-def marks(dimensions: Iterable[Dimension]) -> Iterator[Mark]:
+def marks(dimensions: Iterable[Dimension]) -> Iterator[DimensionMark]:
     for dimension in dimensions:
-        yield Mark(dimension.expression, dimension.kind, ())
+        yield DimensionMark(dimension.expression, dimension.kind, ())
         for mark in dimension.marks:
-            yield Mark(dimension.expression, dimension.kind, (mark,))
+            yield DimensionMark(dimension.expression, dimension.kind, (mark,))
 
 
 def progressions(boundaries: Iterable[Boundaries]) -> Iterator[Progression]:

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.aggregates.partials import Partial, partials_of
-from headrace.expressions.normal import normalize
+from headrace.expressions.normal import normalize, rename_relations
 from headrace.expressions.static_tables import join_identity, match_condition
 from headrace.model.cached_hash import HashedOnce
 from headrace.model.caches import cached
-from headrace.model.expressions import Aggregate, Call, ColumnRef, Expression, transform
+from headrace.model.expressions import Aggregate, Call, Expression
 from headrace.model.query import Query
 from headrace.model.stable_names import stored
 from headrace.model.types import BOOLEAN
 from headrace.model.windows import AnyWindow
-from headrace.planner.lattice import MOST_CELLS, Node, union
+from headrace.planner.lattice import MAX_CELLS, Node, union
 from headrace.predicates import Predicate
 from headrace.windows import Boundaries, compose, paired_boundaries
 
@@ -52,11 +52,7 @@ def demand(query: Query) -> Demand:
 def plan_terms(query: Query) -> Callable[[Expression], Expression]:
     """What turns a query's expressions into those of plans: joined relations are named by table and key."""
     names = {query.stream: query.stream} | {join.relation: join_identity(join) for join in query.joins}
-
-    def change(node: Expression) -> Expression:
-        return replace(node, relation=names[node.relation]) if isinstance(node, ColumnRef) else node
-
-    return lambda tree: normalize(transform(tree, change))
+    return lambda tree: normalize(rename_relations(tree, names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +127,16 @@ def make_leaf(predicate: Predicate, groups: frozenset[Expression], asks: Iterabl
 def leaves_of(demands: Mapping[str, Demand]) -> tuple[Leaf, ...]:
     """One leaf per predicate and group-by, in order of first appearance."""
     members: dict[tuple[Predicate, frozenset[Expression]], list[Ask]] = {}
-    for name, asked in demands.items():
-        ask = Ask(name, asked.window, asked.partials)
-        members.setdefault((asked.predicate, asked.groups), []).append(ask)
+    for name, demand in demands.items():
+        ask = Ask(name, demand.window, demand.partials)
+        members.setdefault((demand.predicate, demand.groups), []).append(ask)
     return tuple(make_leaf(predicate, groups, asks) for (predicate, groups), asks in members.items())
 
 
 def shapes_of(leaves: Iterable[Leaf]) -> tuple[Shape, ...]:
     members: dict[object, list[Leaf]] = {}
     for leaf in leaves:
-        expressions = frozenset(each.expression for each in leaf.predicate.dimensions)
+        expressions = frozenset(dimension.expression for dimension in leaf.predicate.dimensions)
         members.setdefault((expressions, leaf.node.groups, leaf.node.partials), []).append(leaf)
     return tuple(shape for group in members.values() for shape in shapes_within(group))
 
@@ -148,7 +144,7 @@ def shapes_of(leaves: Iterable[Leaf]) -> tuple[Shape, ...]:
 def shapes_within(leaves: Sequence[Leaf]) -> Iterator[Shape]:
     """One shape, or several if one had more cells than can be numbered."""
     node = union([leaf.node for leaf in leaves])
-    if node.cells <= MOST_CELLS:
+    if node.cells <= MAX_CELLS:
         yield Shape(node, tuple(leaves))
     else:
         middle = len(leaves) // 2

@@ -24,8 +24,8 @@ class Draft:
 def draft(plan: Plan) -> Draft:
     """The outline of a plan."""
     return Draft(
-        tuple(each.node for each in plan.nodes),
-        tuple(each.parent for each in plan.nodes),
+        tuple(planned.node for planned in plan.nodes),
+        tuple(planned.parent for planned in plan.nodes),
         tuple((answer.leaf, answer.place) for answer in plan.answers),
         plan.cost_ns,
     )
@@ -33,7 +33,7 @@ def draft(plan: Plan) -> Draft:
 
 def apart(demands: Mapping[str, Demand]) -> Draft:
     """Every query from the stream by itself; what is the same is computed once."""
-    leaves = [leaf for name, asked in demands.items() for leaf in leaves_of({name: asked})]
+    leaves = [leaf for name, demand in demands.items() for leaf in leaves_of({name: demand})]
     places = {node: place for place, node in enumerate(dict.fromkeys(leaf.node for leaf in leaves))}
     return Draft(tuple(places), (STREAM,) * len(places), tuple((leaf, places[leaf.node]) for leaf in leaves))
 
@@ -51,12 +51,14 @@ def price_plan(
         compressed = cost.compressed_partials(node) if parent == STREAM else frozenset()
         nodes.append(PlannedNode(node, parent, cost.sample.rows(node), computing + shipping, compressed))
     answers = [Answer(leaf, place, cost.close(outline.nodes[place], leaf)) for leaf, place in outline.answers]
-    apart = {name: known[name] if name in known else cost_alone(name, asked, cost) for name, asked in demands.items()}
-    return Plan(tuple(nodes), tuple(answers), dict(demands), cost.coding(demands.values()), apart)
+    alone_ns = {
+        name: known[name] if name in known else cost_alone(name, demand, cost) for name, demand in demands.items()
+    }
+    return Plan(tuple(nodes), tuple(answers), dict(demands), cost.coding(demands.values()), alone_ns)
 
 
-def cost_alone(name: str, asked: Demand, cost: Cost) -> float:
+def cost_alone(name: str, demand: Demand, cost: Cost) -> float:
     """What the query would cost if it ran by itself: then no other looks at the rows that it filters."""
     cost = replace(cost, sharers={})
-    (leaf,) = leaves_of({name: asked})
-    return cost.coding([asked]) + cost.arc(None, leaf.node) + cost.ship(leaf.node) + cost.close(leaf.node, leaf)
+    (leaf,) = leaves_of({name: demand})
+    return cost.coding([demand]) + cost.arc(None, leaf.node) + cost.ship(leaf.node) + cost.close(leaf.node, leaf)

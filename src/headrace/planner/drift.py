@@ -66,4 +66,4 @@ def replan(plan: Plan, cost: Cost, effort: Effort | None = None) -> Plan:
 
 
 def logarithms(rows: Sequence[float]) -> tuple[float, ...]:
-    return tuple(math.log(max(1.0, each)) for each in rows)
+    return tuple(math.log(max(1.0, count)) for count in rows)

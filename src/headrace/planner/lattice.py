@@ -16,7 +16,7 @@ from headrace.windows import Boundaries, compose
 
 EVERYTHING = Predicate(None)
 
-MOST_CELLS = 1 << 40
+MAX_CELLS = 1 << 40
 """Of a node: cells are numbers, and with slices and groups they make up keys."""
 
 
@@ -50,17 +50,20 @@ class Node(HashedOnce):
 
     def distinguishes(self, dimension: Dimension) -> bool:
         """Return whether the cell of each row of this node is known, from its own cells or from its groups."""
-        own = next((each for each in self.dimensions if each.expression == dimension.expression), None)
-        return (own is not None and own.covers(dimension)) or is_function_of(dimension.expression, self.groups)
+        return any(known.covers(dimension) for known in self.dimensions) or is_function_of(
+            dimension.expression, self.groups
+        )
 
     def keeps(self, other: Node) -> bool:
         """Return whether this node holds all rows of `other` and can separate them from the rest."""
         if other.keep == self.keep:
             return True
         holds_all = EVERYTHING in self.keep or all(
-            predicate in self.keep or any(implies(predicate, own) for own in self.keep) for predicate in other.keep
+            predicate in self.keep or any(implies(predicate, kept) for kept in self.keep) for predicate in other.keep
         )
-        return holds_all and all(self.distinguishes(each) for predicate in other.keep for each in predicate.dimensions)
+        return holds_all and all(
+            self.distinguishes(dimension) for predicate in other.keep for dimension in predicate.dimensions
+        )
 
 
 def union(nodes: Sequence[Node]) -> Node:
@@ -74,10 +77,10 @@ def union(nodes: Sequence[Node]) -> Node:
     wanted += [
         predicate.dimensions for node in nodes if node.keep != keep and len(node.keep) == 1 for predicate in node.keep
     ]
-    dimensions = [each for each in union_dimensions(wanted) if not is_function_of(each.expression, groups)]
+    united = union_dimensions(wanted)
     return Node(
         boundaries=compose(part for node in nodes for part in node.boundaries),
-        dimensions=tuple(dimensions),
+        dimensions=tuple(dimension for dimension in united if not is_function_of(dimension.expression, groups)),
         keep=keep,
         groups=minimal_groups(groups),
         partials=frozenset(partial for node in nodes for partial in node.partials),
@@ -99,7 +102,7 @@ def is_function_of(tree: Expression, known: frozenset[Expression]) -> bool:
         return True
     if not isinstance(tree, Call) or is_matched(tree):
         return False
-    if tree.function == "ip_prefix" and any(is_longer_prefix(each, tree) for each in known):
+    if tree.function == "ip_prefix" and any(is_longer_prefix(other, tree) for other in known):
         return True
     return all(is_function_of(argument, known) for argument in tree.arguments)
 
@@ -120,9 +123,9 @@ def is_longer_prefix(known: Expression, tree: Call) -> bool:
 
 def contains_boundaries(fine: Iterable[Boundaries], coarse: Iterable[Boundaries]) -> bool:
     """Each progression of boundaries of `coarse` runs inside one of `fine`."""
-    parts = list(fine)
+    finer = list(fine)
     return all(
-        any(part.period_us % own.period_us == 0 and residue % own.period_us in own.residues_us for own in parts)
+        any(part.period_us % cut.period_us == 0 and residue % cut.period_us in cut.residues_us for cut in finer)
         for part in coarse
         for residue in part.residues_us
     )

@@ -62,24 +62,24 @@ class Plan:
     @cached_property
     def cost_ns(self) -> float:
         """Of coding the rows, of the tree, and of closing windows."""
-        tree, closing = (sum(each.cost_ns for each in parts) for parts in (self.nodes, self.answers))
+        tree, closing = (sum(part.cost_ns for part in parts) for parts in (self.nodes, self.answers))
         return self.coding_ns + tree + closing
 
     @cached_property
     def _children(self) -> Mapping[int, list[int]]:
-        found: dict[int, list[int]] = {}
-        for place, each in enumerate(self.nodes):
-            found.setdefault(each.parent, []).append(place)
-        return found
+        children: dict[int, list[int]] = {}
+        for place, planned in enumerate(self.nodes):
+            children.setdefault(planned.parent, []).append(place)
+        return children
 
     @cached_property
     def routes(self) -> Mapping[Demand, tuple[Route, ...]]:
         """Of all queries that were planned for."""
-        found: dict[str, list[Route]] = {}
+        routes: dict[str, list[Route]] = {}
         for answer in self.answers:
             for ask in answer.leaf.asks:
-                found.setdefault(ask.query, []).append(Route(answer.place, answer.leaf.node, ask.partials))
-        return {self.demands[name]: tuple(routes) for name, routes in found.items()}
+                routes.setdefault(ask.query, []).append(Route(answer.place, answer.leaf.node, ask.partials))
+        return {self.demands[name]: tuple(parts) for name, parts in routes.items()}
 
     def children(self, place: int) -> Sequence[int]:
         return self._children.get(place, [])
@@ -106,10 +106,10 @@ def route(plan: Plan, demand: Demand) -> tuple[Route, ...] | None:
     A shipped node must have the query's own group-by: a coarser one would have to be gathered from several reducers.
     Its slices may be others than the query's: then the windows are complete that no slice crosses.
     """
-    return plan.routes[demand] if demand in plan.routes else found_route(plan, demand)
+    return plan.routes[demand] if demand in plan.routes else find_route(plan, demand)
 
 
-def found_route(plan: Plan, demand: Demand) -> tuple[Route, ...] | None:
+def find_route(plan: Plan, demand: Demand) -> tuple[Route, ...] | None:
     missing, routes = demand.partials, []
     for place in by_fitness(plan, demand):
         node = plan.nodes[place].node
@@ -129,8 +129,8 @@ def by_fitness(plan: Plan, demand: Demand) -> list[int]:
     boundaries = compose([paired_boundaries(demand.window)])
 
     def fitness(place: int) -> tuple[bool, float, int]:
-        each = plan.nodes[place]
-        return not contains_boundaries(each.node.boundaries, boundaries), each.rows, place
+        planned = plan.nodes[place]
+        return not contains_boundaries(planned.node.boundaries, boundaries), planned.rows, place
 
     return sorted((place for place in plan.shipped if plan.nodes[place].node.groups == demand.groups), key=fitness)
 

@@ -11,20 +11,20 @@ from headrace.planner.draft import Draft, apart, cost_alone, draft, price_plan
 from headrace.planner.lattice import Node, union
 from headrace.planner.plan import STREAM, Plan
 
-MOST_KIN = 6
+MAX_KIN = 6
 """How many nodes are tried as the one to widen for a new query."""
 
 
-def add_query(plan: Plan, name: str, asked: Demand, cost: Cost) -> Plan:
+def add_query(plan: Plan, name: str, demand: Demand, cost: Cost) -> Plan:
     """The plan with one query more: answered by a node there is, by a node of its own, or by a node made wider."""
     if name in plan.demands:
         raise ValueError(f"there is a query '{name}' in the plan already")
-    demands = {**plan.demands, name: asked}
-    known = {**plan.alone_ns, name: cost_alone(name, asked, cost)}
+    demands = {**plan.demands, name: demand}
+    known = {**plan.alone_ns, name: cost_alone(name, demand, cost)}
     outline = draft(plan)
-    leaf = make_leaf(asked.predicate, asked.groups, [Ask(name, asked.window, asked.partials)])
+    leaf = make_leaf(demand.predicate, demand.groups, [Ask(name, demand.window, demand.partials)])
     ways = [*join_leaf(outline, leaf), *attach_leaf(outline, leaf), *widen_nodes(outline, leaf, cost)]
-    return min((price_plan(way, demands, cost, known) for way in ways), key=lambda each: each.cost_ns)
+    return min((price_plan(way, demands, cost, known) for way in ways), key=lambda candidate: candidate.cost_ns)
 
 
 def join_leaf(outline: Draft, leaf: Leaf) -> Iterator[Draft]:
@@ -80,7 +80,7 @@ def kin(outline: Draft, leaf: Leaf, cost: Cost) -> Sequence[int]:
         return wanted <= known and leaf.node.groups <= node.groups
 
     places = [place for place in range(len(outline.nodes)) if is_kin(place)]
-    return sorted(places, key=lambda place: cost.sample.rows(outline.nodes[place]))[:MOST_KIN]
+    return sorted(places, key=lambda place: cost.sample.rows(outline.nodes[place]))[:MAX_KIN]
 
 
 def path(outline: Draft, place: int) -> Iterator[int]:
@@ -100,7 +100,7 @@ def drop_query(plan: Plan, name: str, cost: Cost) -> Plan:
     """The plan without one query: nodes that served only it go, those above it lose what only it needed."""
     if name not in plan.demands:
         raise ValueError(f"there is no query '{name}' in the plan")
-    demands = {other: asked for other, asked in plan.demands.items() if other != name}
+    demands = {other: demand for other, demand in plan.demands.items() if other != name}
     known = {other: plan.alone_ns[other] for other in demands}
     outline = draft(plan)
     touched = {above for leaf, place in outline.answers if asks_of(leaf, name) for above in path(outline, place)}
@@ -108,7 +108,7 @@ def drop_query(plan: Plan, name: str, cost: Cost) -> Plan:
     left = replace(outline, answers=answers)
     ways = [prune(left, frozenset()), prune(narrow_nodes(left, touched), touched), apart(demands)]
     ways = [way for way in ways if is_sound(way)]
-    return min((price_plan(way, demands, cost, known) for way in ways), key=lambda each: each.cost_ns)
+    return min((price_plan(way, demands, cost, known) for way in ways), key=lambda candidate: candidate.cost_ns)
 
 
 def asks_of(leaf: Leaf, name: str) -> bool:

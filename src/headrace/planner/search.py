@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from headrace.planner.coverage import Coverage, Profile
-from headrace.planner.lattice import MOST_CELLS, Node, union
+from headrace.planner.lattice import MAX_CELLS, Node, union
 from headrace.planner.plan import STREAM
 from headrace.planner.steiner import Costs, steiner_tree
 
@@ -51,12 +51,12 @@ class Graph:
         self.known: dict[tuple[int, int], float] = {}
 
     def place(self, node: Node) -> int:
-        found = self.places.get(node)
-        if found is None:
-            found = self.places[node] = len(self.nodes)
+        place = self.places.get(node)
+        if place is None:
+            place = self.places[node] = len(self.nodes)
             self.nodes.append(node)
             self.profiles.append(self.coverage.profile(node))
-        return found
+        return place
 
     def covers(self, parent: int, child: int) -> bool:
         """Of two nodes that cover each other the earlier is the parent, so that there are no cycles."""
@@ -67,16 +67,16 @@ class Graph:
 
     def arc(self, parent: int, child: int) -> float:
         """The stream is the parent STREAM."""
-        found = self.known.get((parent, child))
-        if found is None:
+        cost = self.known.get((parent, child))
+        if cost is None:
             if parent == STREAM:
-                found = self.cost(None, self.nodes[child])
+                cost = self.cost(None, self.nodes[child])
             elif self.covers(parent, child):
-                found = self.cost(self.nodes[parent], self.nodes[child])
+                cost = self.cost(self.nodes[parent], self.nodes[child])
             else:
-                found = np.inf
-            self.known[parent, child] = found
-        return found
+                cost = np.inf
+            self.known[parent, child] = cost
+        return cost
 
     def matrix(self, places: Sequence[int]) -> Costs:
         """Row and column 0 are the stream."""
@@ -105,12 +105,12 @@ def best_with(drawn: Sequence[Node], best: SharedTree, terminals: Sequence[Node]
     kept = [node for node in best.nodes if node not in set(terminals)]
     candidates = [*terminals, *kept, *drawn, *mix_unions(drawn, [*kept, *terminals], graph)]
     tree = find_shared_tree(list(dict.fromkeys(possible(candidates))), len(terminals), graph)
-    return min(best, tree, key=lambda each: each.cost)
+    return min(best, tree, key=lambda candidate: candidate.cost)
 
 
 def possible(nodes: Iterable[Node]) -> Iterator[Node]:
     """Those whose cells can be numbered."""
-    return (node for node in nodes if node.cells <= MOST_CELLS)
+    return (node for node in nodes if node.cells <= MAX_CELLS)
 
 
 def all_unions(terminals: Sequence[Node]) -> list[Node]:
@@ -141,25 +141,21 @@ def natural_unions(terminals: Sequence[Node]) -> list[Node]:
     """Of all, and of those with the same filter, the same group-by, or a dimension in common."""
     alike: dict[object, list[Node]] = {}
     for node in terminals:
-        traits = [
-            node.keep,
-            node.groups,
-            *(each.expression for predicate in node.keep for each in predicate.dimensions),
-        ]
-        for trait in dict.fromkeys([None, *traits]):
+        expressions = (dimension.expression for predicate in node.keep for dimension in predicate.dimensions)
+        for trait in dict.fromkeys([None, node.keep, node.groups, *expressions]):
             alike.setdefault(trait, []).append(node)
     return list(dict.fromkeys(union(members) for members in alike.values() if len(members) > 1))
 
 
 def mix_unions(drawn: Sequence[Node], others: Sequence[Node], graph: Graph) -> list[Node]:
     """NFC V: between a union and a node that covers it, the union's filter with the other's groups, and the reverse."""
-    found = []
+    mixed = []
     for node in drawn:
         for other in others:
             if graph.covers(graph.place(other), graph.place(node)):
-                found.append(replace(node, groups=other.groups))
-                found.append(replace(node, keep=other.keep, dimensions=other.dimensions))
-    return found
+                mixed.append(replace(node, groups=other.groups))
+                mixed.append(replace(node, keep=other.keep, dimensions=other.dimensions))
+    return mixed
 
 
 def find_shared_tree(nodes: Sequence[Node], terminals: int, graph: Graph) -> SharedTree:

@@ -12,8 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expressions.evaluation import Evaluation
+from headrace.expressions.static_tables import Data, Partners
 from headrace.model.arrays import Mask
+from headrace.model.arrow import one_array
+from headrace.model.errors import DataError
 from headrace.model.expressions import Expression
+from headrace.model.query import Query
 from headrace.model.stable_names import stable_text
 from headrace.model.time import SECOND_US
 from headrace.planner.lattice import EVERYTHING, Node, is_matched
@@ -21,12 +25,13 @@ from headrace.predicates import Dimension, Predicate
 from headrace.windows import Boundaries, slices_holding
 
 Codes = npt.NDArray[np.int64]
-MOST_KEYS = 1 << 62
+MAX_KEYS = 1 << 62
+SAMPLE_ROWS = 20_000
 RARE = 2
 """A value that a sample holds at most this often says nothing yet about its frequency."""
 
 
-class Coded(NamedTuple):
+class RowCodes(NamedTuple):
     """A small number for each row, below `size`."""
 
     codes: Codes
@@ -86,7 +91,7 @@ def meeting_estimate(counts: npt.NDArray[np.intp], total_rows: float, places: fl
     return met / total_rows
 
 
-class Sample:
+class BatchSample:
     """Rows drawn from one batch of `batch_rows` rows. What nodes have in common is computed once."""
 
     def __init__(self, evaluation: Evaluation, times_us: Codes, batch_rows: float) -> None:
@@ -98,7 +103,7 @@ class Sample:
         self.known_repeats: dict[tuple[Node, int], float] = {}
         self.known_spaces: dict[Node, float] = {}
         self.known_shares: dict[frozenset[Predicate], float] = {}
-        self.known_columns: dict[object, Coded] = {}
+        self.known_columns: dict[object, RowCodes] = {}
         self.known_masks: dict[Predicate | frozenset[Predicate], Mask] = {}
 
     @property
@@ -106,23 +111,25 @@ class Sample:
         """The rate of the stream in this batch, by event time."""
         return self.batch_rows * SECOND_US / max(1, self.last_us - self.first_us)
 
-    def take(self, rows: npt.NDArray[np.intp]) -> Sample:
+    def take(self, rows: npt.NDArray[np.intp]) -> BatchSample:
         """The sample of these rows alone."""
         places = pa.array(rows)
         known = self.evaluation
         columns = {name: column.take(places) for name, column in known.columns.items()}
-        partners = {tree: each.values.take(places) for tree, each in known.computed.items() if is_matched(tree)}
+        partners = {tree: column.values.take(places) for tree, column in known.computed.items() if is_matched(tree)}
         evaluation = Evaluation(columns, len(rows), known.functions.values(), known.zone, partners)
-        return Sample(evaluation, self.times_us[rows], float(len(rows)))
+        return BatchSample(evaluation, self.times_us[rows], float(len(rows)))
 
     def rows(self, node: Node) -> float:
         """The distinct (slice, cell, group) triples of the node in one batch."""
-        found = self.known_rows.get(node)
-        if found is None:
-            counts = np.unique_counts(self.keys(node)[self.mask_kept(node.keep)]).counts
-            found = distinct_estimate(counts, self.batch_rows * self.selectivity(node.keep))
-            self.known_rows[node] = found
-        return found
+        if node not in self.known_rows:
+            rows = self.batch_rows * self.selectivity(node.keep)
+            self.known_rows[node] = distinct_estimate(self.triple_counts(node), rows)
+        return self.known_rows[node]
+
+    def triple_counts(self, node: Node) -> npt.NDArray[np.intp]:
+        """How often each triple of the node occurs in the sample."""
+        return np.unique_counts(self.keys(node)[self.mask_kept(node.keep)]).counts
 
     def repeats(self, node: Node, places: int) -> float:
         """Return the share of the rows of a batch that find one of their own triple in a table of `places` places.
@@ -131,21 +138,21 @@ class Sample:
         """
         key = node, places
         if key not in self.known_repeats:
-            counts = np.unique_counts(self.keys(node)[self.mask_kept(node.keep)]).counts
             in_slice = places * max(1, self.slices(node.boundaries).size)
-            self.known_repeats[key] = meeting_estimate(counts, self.batch_rows * self.selectivity(node.keep), in_slice)
+            rows = self.batch_rows * self.selectivity(node.keep)
+            self.known_repeats[key] = meeting_estimate(self.triple_counts(node), rows, in_slice)
         return self.known_repeats[key]
 
     def keys(self, node: Node) -> Codes:
         """One number for each row, the same for rows of the same triple."""
         keys, size = np.zeros(len(self.times_us), dtype=np.int64), 1
         for column in self.columns(node):
-            if size * column.size > MOST_KEYS:
+            if size * column.size > MAX_KEYS:
                 keys, size = compact(keys)
             keys, size = keys * column.size + column.codes, size * column.size
         return keys
 
-    def columns(self, node: Node) -> Iterable[Coded]:
+    def columns(self, node: Node) -> Iterable[RowCodes]:
         yield self.slices(node.boundaries)
         for dimension in node.dimensions:
             yield self.cells(dimension)
@@ -180,27 +187,60 @@ class Sample:
                 self.known_masks[predicate] = np.asarray(pc.fill_null(values, False), dtype=np.bool_)
         return self.known_masks[predicate]
 
-    def slices(self, boundaries: tuple[Boundaries, ...]) -> Coded:
+    def slices(self, boundaries: tuple[Boundaries, ...]) -> RowCodes:
         if boundaries not in self.known_columns:
             slices, codes = slices_holding(boundaries, self.times_us)
-            self.known_columns[boundaries] = Coded(codes.astype(np.int64), len(slices.starts_us))
+            self.known_columns[boundaries] = RowCodes(codes.astype(np.int64), len(slices.starts_us))
         return self.known_columns[boundaries]
 
-    def cells(self, dimension: Dimension) -> Coded:
+    def cells(self, dimension: Dimension) -> RowCodes:
         if dimension not in self.known_columns:
             values = self.evaluation.evaluate(dimension.expression).values
-            self.known_columns[dimension] = Coded(dimension.codes(values).astype(np.int64), dimension.size)
+            self.known_columns[dimension] = RowCodes(dimension.codes(values).astype(np.int64), dimension.size)
         return self.known_columns[dimension]
 
-    def values(self, tree: Expression) -> Coded:
+    def values(self, tree: Expression) -> RowCodes:
         if tree not in self.known_columns:
             encoded = self.evaluation.evaluate(tree).values.dictionary_encode()
             indices = pc.fill_null(encoded.indices, len(encoded.dictionary))
-            self.known_columns[tree] = Coded(np.asarray(indices).astype(np.int64), len(encoded.dictionary) + 1)
+            self.known_columns[tree] = RowCodes(np.asarray(indices).astype(np.int64), len(encoded.dictionary) + 1)
         return self.known_columns[tree]
 
 
-def compact(keys: Codes) -> Coded:
+def compact(keys: Codes) -> RowCodes:
     """The same keys as numbers without gaps."""
     distinct, codes = np.unique(keys, return_inverse=True)
-    return Coded(codes.astype(np.int64), len(distinct))
+    return RowCodes(codes.astype(np.int64), len(distinct))
+
+
+def draw(
+    data: Data,
+    queries: Iterable[Query],
+    batch_rows: int | None = None,
+    sample_rows: int | None = SAMPLE_ROWS,
+    seed: int = 0,
+) -> BatchSample:
+    """Draw rows from one batch in the middle of the data; `sample_rows` None takes every row of it.
+
+    Without `batch_rows` all data are one batch.
+    """
+    batch = middle(data.rows, batch_rows)
+    counted = batch.filter(pc.is_valid(batch[data.stream.event_time]))
+    if counted.num_rows == 0:
+        raise DataError("no-data", f"there is no row with an event time in {data.stream.name}")
+    rows = counted if sample_rows is None else draw_rows(counted, sample_rows, seed)
+    times = one_array(rows[data.stream.event_time]).cast(pa.int64())
+    return BatchSample(Partners(data, queries).evaluation(rows), np.asarray(times), float(counted.num_rows))
+
+
+def middle(rows: pa.Table, batch_rows: int | None) -> pa.Table:
+    if batch_rows is None or batch_rows >= rows.num_rows:
+        return rows
+    return rows.slice((rows.num_rows - batch_rows) // 2, batch_rows)
+
+
+def draw_rows(rows: pa.Table, count: int, seed: int) -> pa.Table:
+    if rows.num_rows <= count:
+        return rows
+    rng = np.random.default_rng(seed)
+    return rows.take(pa.array(np.sort(rng.choice(rows.num_rows, count, replace=False))))

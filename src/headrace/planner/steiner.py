@@ -74,14 +74,14 @@ def largest(cost: Costs) -> float:
 
 def reaching(arcs: Mask, target: int) -> Mask:
     """The nodes from which `target` can be reached."""
-    found = np.zeros(len(arcs), dtype=np.bool_)
-    found[target] = True
+    reached = np.zeros(len(arcs), dtype=np.bool_)
+    reached[target] = True
     frontier = [target]
     while frontier:
-        sources = arcs[:, frontier].any(axis=1) & ~found
-        found |= sources
+        sources = arcs[:, frontier].any(axis=1) & ~reached
+        reached |= sources
         frontier = np.flatnonzero(sources).tolist()
-    return found
+    return reached
 
 
 def on_paths(arcs: Mask, root: int, terminals: Iterable[int]) -> Mask:

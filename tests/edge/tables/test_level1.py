@@ -22,7 +22,7 @@ from headrace.planner.cost import Cost
 from headrace.planner.demand import demand, leaves_of
 from headrace.planner.draft import Draft, price_plan
 from headrace.planner.plan import STREAM, Plan
-from headrace.planner.sample import draw as draw_sample
+from headrace.planner.statistics import draw as draw_sample
 from headrace.sql import parse_query
 from headrace.wire.orders import Orders
 from tests.oracle.plans import plans

@@ -29,7 +29,7 @@ from headrace.model.query import Query
 from headrace.planner.cost import Constants, Cost
 from headrace.planner.demand import demand
 from headrace.planner.draft import apart, price_plan
-from headrace.planner.sample import draw
+from headrace.planner.statistics import draw
 from headrace.sql import parse_query, parse_script
 from headrace.wire.orders import Orders
 from tests.edge.tables.test_level1 import level_one, through_the_edge

@@ -15,7 +15,7 @@ from headrace.planner.cost import Constants
 from headrace.planner.demand import demand
 from headrace.planner.explain.description import PlanDescription, explain, explain_addition
 from headrace.planner.explain.labels import duration, figure, fold_names, percent, times_cheaper
-from headrace.planner.explain.similar_nodes import Fold, folds
+from headrace.planner.explain.similar_nodes import NodeFold, folds
 from headrace.planner.explain.text import text
 from headrace.planner.plan_changes import add_query
 from headrace.sql import Script
@@ -103,7 +103,7 @@ def test_leaves_of_a_kind_are_told_as_one() -> None:
     assert leaves(folds(description)) == {node["id"] for node in description["nodes"]}
 
 
-def leaves(siblings: tuple[Fold, ...]) -> set[str]:
+def leaves(siblings: tuple[NodeFold, ...]) -> set[str]:
     """All nodes that the folds hold."""
     return {node["id"] for fold in siblings for node in fold.nodes}.union(*(leaves(fold.children) for fold in siblings))
 

@@ -15,7 +15,7 @@ from headrace.model.errors import UsageError
 from headrace.planner.construction import make_plan
 from headrace.planner.placement.push_down import WAYS, Estimate, PushDown, Spread, Way, Widths, cheapest, estimates
 from headrace.planner.placement.topology import Link, Topology, parse_topology
-from headrace.planner.sample import draw
+from headrace.planner.statistics import draw
 from tests.planner.data import cost_of, demands_of, script_of, stream_data
 
 TREE = """

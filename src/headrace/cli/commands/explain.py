@@ -36,8 +36,8 @@ from headrace.planner.placement.push_down import estimates
 from headrace.planner.placement.topology import Topology, parse_topology
 from headrace.planner.plan import Plan
 from headrace.planner.plan_changes import add_query
-from headrace.planner.sample import draw
 from headrace.planner.search import Effort
+from headrace.planner.statistics import draw
 from headrace.sql import Script, parse_query
 
 NARROW, WIDE = 80, 100

@@ -28,7 +28,7 @@ from headrace.model.query import Query
 from headrace.model.query_names import check_query_name
 from headrace.model.schema import Catalog
 from headrace.model.time import format_timestamp
-from headrace.planner.explain.cost_shares import fair_shares
+from headrace.planner.explain.description import fair_shares
 from headrace.sql import format_stream, parse_next
 from headrace.storage.directory import Directory, open_directory, prepare
 from headrace.storage.records import QueryState

@@ -5,18 +5,17 @@ The description is made of plain dictionaries, so that it can be written as JSON
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NotRequired, TypedDict
 
+from headrace.aggregates.partials import Partial
 from headrace.model.query import Query
-from headrace.planner.cost import Cost
-from headrace.planner.explain.cost_shares import Served, fair_shares, serves
-from headrace.planner.explain.labels import NodePrinter
-from headrace.planner.explain.strategies import strategy
+from headrace.planner.cost import Cost, overlap
+from headrace.planner.demand import Ask
+from headrace.planner.explain.labels import NodePrinter, percent
 from headrace.planner.explain.superquery import rewrite
 from headrace.planner.lattice import EVERYTHING
-from headrace.planner.plan import STREAM, Answer, Plan
+from headrace.planner.plan import STREAM, Answer, Plan, PlannedNode
 from headrace.sql import format_query
 from headrace.windows import slices_per_hour
 
@@ -102,8 +101,8 @@ def explain(plan: Plan, queries: Mapping[str, Query], cost: Cost) -> PlanDescrip
     stream = next(iter(queries.values())).stream
     printer = NodePrinter(stream, queries.values())
     served = serves(plan)
-    nodes = [describe_node(plan, place, served, printer, cost) for place in range(len(plan.nodes))]
-    coding = {name: cost.coding([asked]) for name, asked in plan.demands.items()}
+    nodes = [describe_node(plan, place, served[place], printer, cost) for place in range(len(plan.nodes))]
+    coding_ns = sum(cost.coding([demand]) for demand in plan.demands.values())
     shares = fair_shares(plan)
     alone_ns = sum(plan.alone_ns.values())
     return PlanDescription(
@@ -111,7 +110,7 @@ def explain(plan: Plan, queries: Mapping[str, Query], cost: Cost) -> PlanDescrip
         batch_rows=cost.sample.batch_rows,
         rows_per_s=cost.sample.rows_per_s,
         plan=costs(plan.coding_ns, plan.cost_ns),
-        alone=costs(sum(coding.values()), alone_ns),
+        alone=costs(coding_ns, alone_ns),
         ratio=alone_ns / plan.cost_ns if plan.cost_ns else 1.0,
         nodes=nodes,
         queries=[describe_query(plan, name, queries[name], nodes, shares, printer, cost) for name in plan.demands],
@@ -122,8 +121,8 @@ def explain_addition(
     before: Plan, after: Plan, name: str, queries: Mapping[str, Query], cost: Cost
 ) -> AdditionDescription:
     """What the query `name` of the plan `after` adds to the plan `before`, whose nodes keep their places."""
-    known = {each.node for each in before.nodes}
-    touched = [place for place, each in enumerate(after.nodes) if each.node not in known]
+    known = {planned.node for planned in before.nodes}
+    touched = [place for place, planned in enumerate(after.nodes) if planned.node not in known]
     description = explain(after, queries, cost)
     return AdditionDescription(
         query=next(query for query in description["queries"] if query["name"] == name),
@@ -142,7 +141,7 @@ def name_of(place: int) -> str:
     return f"n{place + 1}"
 
 
-def describe_node(plan: Plan, place: int, served: Served, printer: NodePrinter, cost: Cost) -> NodeDescription:
+def describe_node(plan: Plan, place: int, served: Sequence[str], printer: NodePrinter, cost: Cost) -> NodeDescription:
     planned = plan.nodes[place]
     node, parent = planned.node, None if planned.parent == STREAM else plan.nodes[planned.parent].node
     passes = cost.sample.selectivity(node.keep)
@@ -153,10 +152,12 @@ def describe_node(plan: Plan, place: int, served: Served, printer: NodePrinter, 
         parent=None if parent is None else name_of(planned.parent),
         slices_per_hour=slices_per_hour(node.boundaries),
         dimensions=[
-            DimensionDescription(expression=printer.text(each.expression), kind=str(each.kind), cells=each.size)
-            for each in node.dimensions
+            DimensionDescription(
+                expression=printer.text(dimension.expression), kind=str(dimension.kind), cells=dimension.size
+            )
+            for dimension in node.dimensions
         ],
-        cells=math.prod(each.size for each in node.dimensions),
+        cells=node.cells,
         groups=sorted(printer.text(tree) for tree in node.groups),
         predicates=len(predicates),
         filter=printer.predicate(next(iter(predicates))) if len(predicates) == 1 else None,
@@ -173,7 +174,7 @@ def describe_node(plan: Plan, place: int, served: Served, printer: NodePrinter, 
         close_ns=close_ns,
         share=(planned.cost_ns + close_ns) / plan.cost_ns if plan.cost_ns else 0.0,
         shipped=place in plan.shipped,
-        queries=list(served[place]),
+        queries=list(served),
     )
 
 
@@ -213,3 +214,64 @@ def describe_route(plan: Plan, name: str, answer: Answer, printer: NodePrinter, 
         rows=cost.passing_rows(shipped.node, answer.leaf.node),
         of_rows=shipped.rows,
     )
+
+
+# How states come about
+
+
+def strategy(partial: Partial, planned: PlannedNode, cost: Cost) -> str | None:
+    """Describe how states that grow with what they see come about in a node, by the sample [UDAF 8].
+
+    The text says how rows are folded, where there is a choice, and whether the states are exact. It is None for states
+    that do not grow.
+    """
+    if partial.traits.items is None:
+        return None
+    items = cost.items(partial, planned.node)
+    is_exact = partial.traits.equality != "bounded" or items < (partial.size or partial.traits.default_size)
+    parts = [] if partial.traits.fold_choice is None or planned.parent != STREAM else [folding(partial, planned, cost)]
+    parts += ["exact" if is_exact else "sketch", f"about {max(1, round(items)):,} items"]
+    return ", ".join(parts)
+
+
+def folding(partial: Partial, planned: PlannedNode, cost: Cost) -> str:
+    """In skewed data the same items come again and again: equal rows are put together in a small table, and few are
+    left to count (compress). In uniform data hardly two meet there: rows are counted as they come (buffer).
+    """
+    how = "compress" if partial in planned.compressed else "buffer"
+    return f"{how} as {percent(cost.repeats(partial, planned.node))} of the rows repeat"
+
+
+# Which part of the cost each query bears
+
+
+def serves(plan: Plan) -> Mapping[int, tuple[str, ...]]:
+    """Return for each place the queries that are answered from the node there or from one below it."""
+    served: dict[int, set[str]] = {place: set() for place in range(len(plan.nodes))}
+    for answer in plan.answers:
+        for place in plan.path(answer.place):
+            served[place].update(ask.query for ask in answer.leaf.asks)
+    order = {name: position for position, name in enumerate(plan.demands)}
+    return {place: tuple(sorted(names, key=order.__getitem__)) for place, names in served.items()}
+
+
+def fair_shares(plan: Plan) -> Mapping[str, float]:
+    """Divide the cost of the plan among its queries; the shares add up to it.
+
+    The cost of a node is divided equally among the queries that it serves, that of closing by how often each query
+    combines a row, and that of coding rows in proportion to what each would cost alone.
+    """
+    whole = sum(plan.alone_ns.values())
+    shares = {name: plan.coding_ns * alone / whole if whole else 0.0 for name, alone in plan.alone_ns.items()}
+    for place, names in serves(plan).items():
+        for name in names:
+            shares[name] += plan.nodes[place].cost_ns / len(names)
+    for answer in plan.answers:
+        weights = [closing_weight(ask) for ask in answer.leaf.asks]
+        for ask, weight in zip(answer.leaf.asks, weights, strict=True):
+            shares[ask.query] += answer.cost_ns * weight / sum(weights)
+    return shares
+
+
+def closing_weight(ask: Ask) -> float:
+    return overlap(ask.window) * (1 + sum(partial.traits.combine for partial in ask.partials))

@@ -76,7 +76,7 @@ def figure(value: float) -> str:
 
 
 def duration(nanoseconds: float) -> str:
-    unit, size = next((each for each in UNITS_NS if abs(nanoseconds) >= each[1]), UNITS_NS[-1])
+    unit, size = next((pair for pair in UNITS_NS if abs(nanoseconds) >= pair[1]), UNITS_NS[-1])
     return f"{figure(nanoseconds / size)} {unit}"
 
 

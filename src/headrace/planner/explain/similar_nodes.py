@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from headrace.planner.explain.description import NodeDescription, PlanDescription
 
@@ -12,11 +13,11 @@ FEW_NODES = 2
 
 
 @dataclass(frozen=True)
-class Fold:
+class NodeFold:
     """Nodes with one parent, and what is computed from them."""
 
     nodes: tuple[NodeDescription, ...]
-    children: tuple[Fold, ...] = ()
+    children: tuple[NodeFold, ...] = ()
 
     @property
     def label(self) -> str:
@@ -40,28 +41,27 @@ class Fold:
         return sum(node["share"] for node in self.nodes)
 
 
-def folds(description: PlanDescription) -> tuple[Fold, ...]:
+def folds(description: PlanDescription) -> tuple[NodeFold, ...]:
     """The tree of a plan, from what is computed from the stream on."""
     below: dict[str | None, list[NodeDescription]] = {}
     for node in description["nodes"]:
         below.setdefault(node["parent"], []).append(node)
 
-    def under(parent: str | None) -> tuple[Fold, ...]:
-        return fold_siblings([Fold((node,), under(node["id"])) for node in below.get(parent, [])])
+    def under(parent: str | None) -> tuple[NodeFold, ...]:
+        return fold_siblings([NodeFold((node,), under(node["id"])) for node in below.get(parent, [])])
 
     return under(None)
 
 
-def fold_siblings(siblings: Sequence[Fold]) -> tuple[Fold, ...]:
-    kinds: dict[object, list[Fold]] = {}
+def fold_siblings(siblings: Sequence[NodeFold]) -> tuple[NodeFold, ...]:
+    kinds: dict[object, list[NodeFold]] = {}
     for fold in siblings:
         kinds.setdefault(kind_of(fold), []).append(fold)
-    return tuple(
-        part for each in kinds.values() for part in ([merge_siblings(each)] if len(each) > FEW_NODES else each)
-    )
+    merged = ([merge_siblings(alike)] if len(alike) > FEW_NODES else alike for alike in kinds.values())
+    return tuple(chain.from_iterable(merged))
 
 
-def kind_of(fold: Fold) -> object:
+def kind_of(fold: NodeFold) -> object:
     """Leaves that differ in their filter and slices only are of one kind; an inner node is one by itself."""
     node = fold.nodes[0]
     if fold.children or node["dimensions"]:
@@ -69,7 +69,7 @@ def kind_of(fold: Fold) -> object:
     return tuple(node["groups"]), tuple(node["partials"])
 
 
-def merge_siblings(siblings: Iterable[Fold]) -> Fold:
+def merge_siblings(siblings: Iterable[NodeFold]) -> NodeFold:
     parts = list(siblings)
     nodes = tuple(node for fold in parts for node in fold.nodes)
-    return Fold(nodes, fold_siblings([child for fold in parts for child in fold.children]))
+    return NodeFold(nodes, fold_siblings([child for fold in parts for child in fold.children]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from headrace.aggregates.partials import Partial, partials_of
 from headrace.aggregates.registry import AGGREGATES
@@ -47,9 +48,9 @@ def rewrite(query: Query, name: str, slices_of_nodes: Mapping[str, float] | None
 
 
 def remarks(window: AnyWindow, slices_of_nodes: Mapping[str, float]) -> Iterator[str]:
-    own = slices_per_hour([paired_boundaries(window)])
-    yield f"-- {figure(own)} slices an hour for this query alone"
-    finer = [f"{figure(shared)} in {node}" for node, shared in slices_of_nodes.items() if shared > own * ABOUT_EQUAL]
+    alone = slices_per_hour([paired_boundaries(window)])
+    yield f"-- {figure(alone)} slices an hour for this query alone"
+    finer = [f"{figure(shared)} in {node}" for node, shared in slices_of_nodes.items() if shared > alone * ABOUT_EQUAL]
     if finer:
         yield f"-- in the plan {', '.join(finer)}: with the boundaries of other queries"
     if isinstance(window, Window) and window.range_us < window.slide_us:
@@ -105,7 +106,7 @@ def names_of_partials(query: Query) -> dict[Partial, str]:
     """count_1, sum_2, ...: none that is a name of the query's results."""
     taken = {output.name.lower() for output in query.outputs}
     names: dict[Partial, str] = {}
-    for partial in dict.fromkeys(each for aggregate in query.aggregates() for each in partials_of(aggregate)):
+    for partial in dict.fromkeys(chain.from_iterable(map(partials_of, query.aggregates()))):
         name = f"{partial.kind}_{len(names) + 1}"
         while name in taken:
             name += "_"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from headrace.model.errors import printable
 from headrace.planner.explain.description import AdditionDescription, NodeDescription, PlanDescription, QueryDescription
 from headrace.planner.explain.labels import count_noun, duration, figure, fold_names, percent, times_cheaper
-from headrace.planner.explain.similar_nodes import Fold, folds
+from headrace.planner.explain.similar_nodes import NodeFold, folds
 
 WIDTH = 80
 LABEL = 10
@@ -27,10 +27,8 @@ def text(description: PlanDescription, names: Sequence[str] = (), width: int = W
 
 def tree_lines(description: PlanDescription, width: int) -> Iterator[str]:
     shipped = sum(node["shipped"] for node in description["nodes"])
-    queries, nodes = (
-        count_noun(len(description["queries"]), "query", "queries"),
-        count_noun(len(description["nodes"]), "node"),
-    )
+    queries = count_noun(len(description["queries"]), "query", "queries")
+    nodes = count_noun(len(description["nodes"]), "node")
     yield f"{description['stream']}: {queries}, {nodes}, {shipped:,} of them shipped"
     yield ""
     rows, rate = (figure(description[key]) for key in ("batch_rows", "rows_per_s"))
@@ -38,7 +36,7 @@ def tree_lines(description: PlanDescription, width: int) -> Iterator[str]:
     yield from branches(folds(description), "", width)
 
 
-def branches(siblings: Sequence[Fold], margin: str, width: int) -> Iterator[str]:
+def branches(siblings: Sequence[NodeFold], margin: str, width: int) -> Iterator[str]:
     for fold in siblings:
         is_last = fold is siblings[-1]
         beside = margin + ("   " if is_last else "│  ")
@@ -49,14 +47,14 @@ def branches(siblings: Sequence[Fold], margin: str, width: int) -> Iterator[str]
         yield from branches(fold.children, beside, width)
 
 
-def headline(fold: Fold) -> str:
+def headline(fold: NodeFold) -> str:
     many = f"  {count_noun(len(fold.nodes), 'node')}," if len(fold.nodes) > 1 else " "
     shipped = ", shipped" if any(node["shipped"] for node in fold.nodes) else ""
     rows, cost = counted_figure(fold.rows, "row"), duration(fold.cost_ns)
     return f"{fold.label}{many} {rows}, {cost} ({percent(fold.share)}){shipped}"
 
 
-def detail_pairs(fold: Fold) -> Iterator[tuple[str, str]]:
+def detail_pairs(fold: NodeFold) -> Iterator[tuple[str, str]]:
     """What is said of a node; what it has not is left out."""
     first = fold.nodes[0]
     yield "reads", span([round(node["reads"]) for node in fold.nodes]) + f" rows of {first['parent'] or 'the stream'}"
@@ -74,7 +72,9 @@ def detail_pairs(fold: Fold) -> Iterator[tuple[str, str]]:
 
 
 def cells_text(node: NodeDescription) -> str:
-    return f"{node['cells']:,}: " + ", ".join(f"{each['expression']} ({each['cells']})" for each in node["dimensions"])
+    return f"{node['cells']:,}: " + ", ".join(
+        f"{dimension['expression']} ({dimension['cells']})" for dimension in node["dimensions"]
+    )
 
 
 def filter_text(node: NodeDescription) -> str:
@@ -127,7 +127,7 @@ def summary_row(nodes: str, queries: str, alone: str, share: str, width: int) ->
     yield from (f"{'':<14} {line}" for line in others)
 
 
-def shipped_folds(siblings: Iterable[Fold]) -> Iterator[Fold]:
+def shipped_folds(siblings: Iterable[NodeFold]) -> Iterator[NodeFold]:
     for fold in siblings:
         if any(node["shipped"] for node in fold.nodes):
             yield fold

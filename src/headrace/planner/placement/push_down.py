@@ -21,13 +21,10 @@ from headrace.planner.demand import Demand, leaves_of
 from headrace.planner.lattice import Node
 from headrace.planner.placement.topology import Link, Topology
 from headrace.planner.plan import Plan
-from headrace.planner.statistics import Sample, distinct_estimate
+from headrace.planner.statistics import BatchSample, distinct_estimate
 from headrace.windows import Boundaries, boundaries_between, paired_boundaries
+from headrace.windows.boundaries import DAY_US, HOUR_US, MAX_COUNTED
 
-HOUR_US = 3_600_000_000
-DAY_US = 24 * HOUR_US
-MOST_SLICES = 1_000_000
-"""A span with more slices is not looked at to its end."""
 FOREVER = (Boundaries(1 << 60, (-(1 << 59),)),)
 
 
@@ -85,23 +82,22 @@ class Estimate:
 
 
 def sum_flows(flows: Iterable[Flow]) -> Flow:
-    found = list(flows)
-    return Flow(sum(flow.rows_per_hour for flow in found), sum(flow.bytes_per_hour for flow in found))
+    parts = list(flows)
+    return Flow(sum(flow.rows_per_hour for flow in parts), sum(flow.bytes_per_hour for flow in parts))
 
 
-def estimates(topology: Topology, plan: Plan, sample: Sample, widths: Widths) -> tuple[Estimate, ...]:
-    """Of all six plans; `plan` is what queries share."""
+def estimates(topology: Topology, plan: Plan, sample: BatchSample, widths: Widths) -> tuple[Estimate, ...]:
+    """Estimate all six plans; `plan` is what queries share."""
     spreads = Spreads(sample)
-    found = []
-    for way in WAYS:
-        flows = {link: flow_of(way, plan, link.rows_per_s, spreads, widths) for link in topology.links}
-        found.append(Estimate(way, flows))
-    return tuple(found)
+    return tuple(
+        Estimate(way, {link: flow_of(way, plan, link.rows_per_s, spreads, widths) for link in topology.links})
+        for way in WAYS
+    )
 
 
-def cheapest(found: Sequence[Estimate]) -> Estimate:
+def cheapest(candidates: Sequence[Estimate]) -> Estimate:
     """The fewest bytes over all links. Where sharing sends no less, it still computes less."""
-    return min(found, key=lambda each: (each.total.bytes_per_hour, not each.way.is_shared))
+    return min(candidates, key=lambda estimate: (estimate.total.bytes_per_hour, not estimate.way.is_shared))
 
 
 def flow_of(way: Way, plan: Plan, rows_per_s: float, spreads: Spreads, widths: Widths) -> Flow:
@@ -110,9 +106,9 @@ def flow_of(way: Way, plan: Plan, rows_per_s: float, spreads: Spreads, widths: W
         rows = rows_per_s * 3_600 * (1 if way.is_shared else len(plan.demands))
         return Flow(rows, rows * widths.row)
     flows = []
-    for piece in pieces_of(way, plan):
-        rows = spreads.of(piece.node).rows_per_hour(piece.cuts, rows_per_s)
-        flows.append(Flow(rows, rows * widths.partial(piece.node)))
+    for shipment in shipments_of(way, plan):
+        rows = spreads.of(shipment.node).rows_per_hour(shipment.intervals, rows_per_s)
+        flows.append(Flow(rows, rows * widths.partial(shipment.node)))
     return sum_flows(flows)
 
 
@@ -120,7 +116,7 @@ def flow_of(way: Way, plan: Plan, rows_per_s: float, spreads: Spreads, widths: W
 
 
 @dataclass(frozen=True)
-class Cuts:
+class IntervalRates:
     """How long intervals are, and how many of each length there are in an hour."""
 
     lengths_us: npt.NDArray[np.int64]
@@ -128,44 +124,48 @@ class Cuts:
 
 
 @dataclass(frozen=True)
-class Piece:
+class Shipment:
     """For each of the intervals the rows of a node in it are sent."""
 
     node: Node
-    cuts: Cuts
+    intervals: IntervalRates
 
 
-def pieces_of(way: Way, plan: Plan) -> list[Piece]:
-    """Of a plan that sends partials. Windows are each query's own, whether their slices are shared or not."""
+def shipments_of(way: Way, plan: Plan) -> list[Shipment]:
+    """Return what is sent by a plan that sends partials.
+
+    Windows are each query's own, whether their slices are shared or not.
+    """
+    demands = plan.demands.values()
     if way.push_down is PushDown.FULL:
-        return [Piece(own_node(asked), window_cuts(asked.window)) for asked in plan.demands.values()]
+        return [Shipment(leaf_node(demand), window_rates(demand.window)) for demand in demands]
     if way.is_shared:
         nodes = [plan.nodes[place].node for place in sorted(plan.shipped)]
     else:
-        nodes = [own_node(asked) for asked in plan.demands.values()]
-    return [Piece(node, slice_cuts(node.boundaries)) for node in nodes]
+        nodes = [leaf_node(demand) for demand in demands]
+    return [Shipment(node, slice_rates(node.boundaries)) for node in nodes]
 
 
-def own_node(asked: Demand) -> Node:
-    """Of a query by itself."""
-    (leaf,) = leaves_of({"": asked})
+def leaf_node(demand: Demand) -> Node:
+    """Return the node of a query by itself."""
+    (leaf,) = leaves_of({"": demand})
     return leaf.node
 
 
 @cached
-def slice_cuts(parts: tuple[Boundaries, ...]) -> Cuts:
+def slice_rates(parts: tuple[Boundaries, ...]) -> IntervalRates:
     """Over some days from the epoch on, or less if there are very many."""
-    per_us = sum(len(part.residues_us) / part.period_us for part in parts)
-    span_us = min(max(DAY_US, *(2 * part.period_us for part in parts)), int(MOST_SLICES / per_us))
+    per_us = sum(part.pace for part in parts)
+    span_us = min(max(DAY_US, *(2 * part.period_us for part in parts)), int(MAX_COUNTED / per_us))
     ends_us = boundaries_between(parts, -1, span_us)
     lengths_us, counts = np.unique(np.diff(ends_us), return_counts=True)
-    return Cuts(lengths_us, counts * (HOUR_US / (ends_us[-1] - ends_us[0])))
+    return IntervalRates(lengths_us, counts * (HOUR_US / (ends_us[-1] - ends_us[0])))
 
 
-def window_cuts(window: AnyWindow) -> Cuts:
+def window_rates(window: AnyWindow) -> IntervalRates:
     if isinstance(window, Window):
-        return Cuts(np.array([window.range_us]), np.array([HOUR_US / window.slide_us]))
-    return slice_cuts((paired_boundaries(window),))
+        return IntervalRates(np.array([window.range_us]), np.array([HOUR_US / window.slide_us]))
+    return slice_rates((paired_boundaries(window),))
 
 
 # How many rows a node has
@@ -174,16 +174,14 @@ def window_cuts(window: AnyWindow) -> Cuts:
 class Spreads:
     """Of nodes, from one sample; those that differ in slices or partials have the same."""
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: BatchSample) -> None:
         self.sample = sample
         self.known: dict[Node, Spread] = {}
 
     def of(self, node: Node) -> Spread:
         timeless = replace(node, boundaries=FOREVER, partials=frozenset())
         if timeless not in self.known:
-            keys = self.sample.keys(timeless)[self.sample.mask_kept(node.keep)]
-            share = self.sample.selectivity(node.keep)
-            self.known[timeless] = Spread(np.unique_counts(keys).counts, share)
+            self.known[timeless] = Spread(self.sample.triple_counts(timeless), self.sample.selectivity(node.keep))
         return self.known[timeless]
 
 
@@ -200,9 +198,10 @@ class Spread:
         times, often = np.unique_counts(self.counts)
         return times, often
 
-    def rows_per_hour(self, cuts: Cuts, rows_per_s: float) -> float:
-        rows = [self.distinct(rows_per_s * self.share * length_us / 1e6) for length_us in cuts.lengths_us.tolist()]
-        return float(cuts.per_hour @ np.array(rows))
+    def rows_per_hour(self, intervals: IntervalRates, rows_per_s: float) -> float:
+        lengths_us = intervals.lengths_us.tolist()
+        rows = [self.distinct(rows_per_s * self.share * length_us / 1e6) for length_us in lengths_us]
+        return float(intervals.per_hour @ np.array(rows))
 
     def distinct(self, rows: float) -> float:
         """Estimate the cells and groups among `rows` rows: for fewer than the sample has, those of a part of it."""
