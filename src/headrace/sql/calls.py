@@ -1,22 +1,23 @@
-"""Everything written like a function call: functions, casts, aggregates, user functions."""
+"""Everything written like a function call: functions, casts, aggregates, and what users registered."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from headrace.aggregates.registry import AGGREGATE_SYNONYMS, AGGREGATES, make_aggregate
+from headrace.aggregates.user import DeclaredAggregate, Extractor
 from headrace.expressions.functions import FUNCTIONS, OPERATORS, SYNONYMS, check_cast, numeric
 from headrace.model import types
 from headrace.model.errors import QueryError, nearest
 from headrace.model.expressions import Aggregate, Call, Expression, Literal, aggregates_in, is_window_bound, walk
-from headrace.model.schema import UserFunction
+from headrace.model.schema import Catalog, UserFunction
 from headrace.sql.constants import CONSTANT_CASTS
 from headrace.sql.scope import BOUNDS_HINT, NOT_REPLAYABLE, WINDOW_NAMES
 from headrace.sql.spots import allow
-from headrace.sql.user_aggregates import find_aggregate, fit, user_aggregate, widen_arguments
 
 if TYPE_CHECKING:
     from headrace.sql.expressions import ExpressionBuilder
@@ -49,9 +50,9 @@ def function(builder: ExpressionBuilder, node: exp.Expression) -> Expression:
         user = builder.scope.catalog.function(name)
         if user is not None:
             return user_call(builder, user, node)
-        found = find_aggregate(builder.scope.catalog, name)
-        if found is not None:
-            return user_aggregate(builder, found, row_arguments(builder, node, list(node.expressions)), node)
+        declared = find_aggregate(builder.scope.catalog, name)
+        if declared is not None:
+            return user_aggregate(builder, *declared, node)
     raise unknown_function(builder, written, node)
 
 
@@ -64,16 +65,6 @@ def operator_call(builder: ExpressionBuilder, name: str, node: exp.Expression) -
 
 def arguments_of(builder: ExpressionBuilder, node: exp.Expression) -> tuple[Expression, ...]:
     return tuple(builder.build(argument) for argument in node.expressions)
-
-
-def user_call(builder: ExpressionBuilder, user: UserFunction, node: exp.Expression) -> Expression:
-    arguments = arguments_of(builder, node)
-    given = [argument.type for argument in arguments]
-    fits = [fit(have, want) for have, want in zip(given, user.parameters, strict=False)]
-    if len(given) != len(user.parameters) or not all(fits):
-        wanted = ", ".join(map(str, user.parameters))
-        raise builder.fail("type", f"{user.name} takes ({wanted}), not ({', '.join(map(str, given))})", node)
-    return Call(user.name, widen_arguments(arguments, user.parameters), user.returns)
 
 
 def unknown_function(builder: ExpressionBuilder, written: str, node: exp.Expression) -> QueryError:
@@ -163,6 +154,66 @@ def build_filter(builder: ExpressionBuilder, node: exp.Expression) -> Expression
     if not isinstance(tree, Aggregate) or tree.filter is not None:
         raise builder.fail("syntax", "FILTER belongs behind an aggregate", node)
     with builder.scope.of_one_row():
-        condition = builder.condition(node.expression.this, "FILTER")
+        condition = builder.row_condition(node.expression.this, "FILTER")
     check_row_level(builder, condition, node.expression)
     return replace(tree, filter=condition)
+
+
+# What users registered
+
+
+def user_call(builder: ExpressionBuilder, user: UserFunction, node: exp.Expression) -> Call:
+    arguments = arguments_of(builder, node)
+    check_types(builder, user.name, arguments, user.parameters, node)
+    return Call(user.name, widen_arguments(arguments, user.parameters), user.returns)
+
+
+def find_aggregate(catalog: Catalog, name: str) -> tuple[DeclaredAggregate, Extractor] | None:
+    """Find an aggregate by its own name, or by that of one of its extractors."""
+    for aggregate in catalog.aggregates:
+        if aggregate.name.lower() == name:
+            return aggregate, aggregate.result(None)
+        for extractor in aggregate.extractors:
+            if extractor.name.lower() == name:
+                return aggregate, extractor
+    return None
+
+
+def user_aggregate(
+    builder: ExpressionBuilder, aggregate: DeclaredAggregate, result: Extractor, node: exp.Expression
+) -> Aggregate:
+    """Arguments of each row, then the extractor's parameters, which are constants."""
+    arguments = row_arguments(builder, node, list(node.expressions))
+    check_types(builder, result.name, arguments, (*aggregate.arguments, *result.parameters), node)
+    rows, behind = arguments[: len(aggregate.arguments)], arguments[len(aggregate.arguments) :]
+    parameters = tuple(argument for argument in behind if isinstance(argument, Literal))
+    if len(parameters) != len(behind):
+        raise builder.fail("type", f"{result.name} needs constants behind its {len(rows)} arguments", node)
+    return Aggregate(result.name, widen_arguments(rows, aggregate.arguments), result.returns, parameters=parameters)
+
+
+def check_types(
+    builder: ExpressionBuilder,
+    name: str,
+    arguments: Sequence[Expression],
+    wanted: Sequence[types.DataType],
+    node: exp.Expression,
+) -> None:
+    """NULL fits every type, and BIGINT and DECIMAL widen to DOUBLE."""
+    present = [argument.type for argument in arguments]
+    fits = [
+        have in (want, types.NULL) or (want == types.DOUBLE and have.is_numeric)
+        for have, want in zip(present, wanted, strict=False)
+    ]
+    if len(present) != len(wanted) or not all(fits):
+        raise builder.fail(
+            "type", f"{name} takes ({', '.join(map(str, wanted))}), not ({', '.join(map(str, present))})", node
+        )
+
+
+def widen_arguments(arguments: Sequence[Expression], wanted: Sequence[types.DataType]) -> tuple[Expression, ...]:
+    """Arguments that fit, as the types that are wanted."""
+    return tuple(
+        argument if argument.type in (want, types.NULL) else Call("cast", (argument,), want)
+        for argument, want in zip(arguments, wanted, strict=True)
+    )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import Token, TokenType
 
 from headrace.model import types
 from headrace.model.errors import QueryError, Span, nearest
 from headrace.model.time import parse_duration
-from headrace.sql.tokens import span_of
+from headrace.sql.tokens import span_of, value_errors_at
 
 QUOTED = {TokenType.STRING, TokenType.IDENTIFIER}
 WORD = re.compile(r"[^\W\d]\w*\Z")
@@ -27,11 +27,13 @@ def is_value(token: Token) -> bool:
     return token.token_type in (TokenType.STRING, TokenType.NUMBER)
 
 
+def is_whole_number(token: Token) -> bool:
+    return token.token_type == TokenType.NUMBER and re.fullmatch(r"[0-9]{1,18}", token.text) is not None
+
+
 def read_duration(text: str, span: Span) -> int:
-    try:
+    with value_errors_at(span, "duration", DURATION_HINT):
         return parse_duration(text)
-    except ValueError as problem:
-        raise QueryError("duration", str(problem), hint=DURATION_HINT, span=span) from None
 
 
 class Cursor:
@@ -58,21 +60,25 @@ class Cursor:
         )
 
     def accept(self, *words: str) -> bool:
-        found = self.next_is(*words)
-        self.position += len(words) if found else 0
-        return found
+        is_next = self.next_is(*words)
+        self.position += len(words) if is_next else 0
+        return is_next
 
     def expect(self, *words: str) -> None:
         for word in words:
             if not self.accept(word):
                 raise self.syntax_error(f"expected {word}")
 
-    def advance(self) -> Token:
+    def take(self, is_wanted: Callable[[Token], bool], message: str, hint: str | None = None) -> Token:
+        """The next token, which must be of the wanted kind."""
         token = self.peek()
-        if token is None:
-            raise self.syntax_error("the statement ends too early")
+        if token is None or not is_wanted(token):
+            raise self.syntax_error(message, hint)
         self.position += 1
         return token
+
+    def advance(self) -> Token:
+        return self.take(lambda _: True, "the statement ends too early")
 
     def spot(self) -> Span:
         """The next token, or the end of the statement."""
@@ -86,37 +92,29 @@ class Cursor:
         return QueryError("syntax", message, hint=hint, span=self.spot())
 
     def name(self, what: str) -> str:
-        token = self.peek()
-        if token is None or not is_word(token):
-            raise self.syntax_error(f"expected {what}")
+        token = self.take(is_word, f"expected {what}")
         if not token.text:
-            raise self.syntax_error("a name needs a character")
-        self.position += 1
+            raise QueryError("syntax", "a name needs a character", span=span_of(token))
         return token.text
 
     def string(self, what: str) -> str:
-        token = self.peek()
-        if token is None or token.token_type != TokenType.STRING:
-            raise self.syntax_error(f"expected {what} in quotes")
-        self.position += 1
-        return token.text
+        return self.take(lambda token: token.token_type == TokenType.STRING, f"expected {what} in quotes").text
 
     def integer(self, what: str) -> int:
-        token = self.peek()
-        if token is None or token.token_type != TokenType.NUMBER or not re.fullmatch(r"[0-9]{1,18}", token.text):
-            raise self.syntax_error(f"expected {what}, a whole number")
-        self.position += 1
-        return int(token.text)
+        return int(self.take(is_whole_number, f"expected {what}, a whole number").text)
+
+    def durations(self) -> list[int]:
+        """One duration or more, with commas between them."""
+        lengths_us = [self.duration()]
+        while self.accept(","):
+            lengths_us.append(self.duration())
+        return lengths_us
 
     def duration(self) -> int:
         """'12 min', 12 MINUTES, INTERVAL '12' MINUTE, or a number of seconds."""
         first = self.position
         self.accept("INTERVAL")
-        token = self.peek()
-        if token is None or not is_value(token):
-            raise self.syntax_error("expected a duration", hint=DURATION_HINT)
-        self.position += 1
-        text = token.text
+        text = self.take(is_value, "expected a duration", DURATION_HINT).text
         unit = self.peek()
         if unit is not None and unit.token_type not in QUOTED and unit.text.upper() in DURATION_WORDS:
             text = f"{text} {unit.text}"
@@ -132,8 +130,8 @@ class Cursor:
         name = self.name("a type").upper()
         if name in ("DECIMAL", "NUMERIC", "DEC"):
             return self.decimal_type(first)
-        found = types.TYPE_NAMES.get(name)
-        if found is None:
+        data_type = types.TYPE_NAMES.get(name)
+        if data_type is None:
             hint = TYPE_HINTS.get(name) or nearest(name, types.TYPE_NAMES) or f"known types: {KNOWN_TYPES}"
             raise QueryError("type", f"'{first.text}' is not a type", hint=hint, span=span_of(first))
         if name == "DOUBLE":
@@ -141,7 +139,7 @@ class Cursor:
         if name == "VARCHAR" and self.accept("("):
             self.integer("the length")
             self.expect(")")
-        return found
+        return data_type
 
     def decimal_type(self, first: Token) -> types.DataType:
         precision, scale = 10, 0
@@ -149,10 +147,8 @@ class Cursor:
             precision = self.integer("the number of digits")
             scale = self.integer("the digits after the point") if self.accept(",") else 0
             self.expect(")")
-        try:
+        with value_errors_at(span_of(first), "type"):
             return types.decimal(precision, scale)
-        except ValueError as problem:
-            raise QueryError("type", str(problem), span=span_of(first)) from None
 
 
 DURATION_HINT = "write it like '12 min', '30 days', 12 MINUTES or a number of seconds"

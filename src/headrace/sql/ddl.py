@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from datetime import tzinfo
+from typing import Any
 
 from sqlglot import Token, TokenType
 
@@ -15,7 +16,7 @@ from headrace.model.time import format_duration, parse_zone
 from headrace.model.types import TIMESTAMP
 from headrace.sql.cursor import Cursor, is_word
 from headrace.sql.names import quote
-from headrace.sql.tokens import span_of
+from headrace.sql.tokens import span_of, value_errors_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +31,12 @@ class NamedSelect:
 def parse_create(tokens: list[Token]) -> Stream | Table | NamedSelect:
     cursor = Cursor(tokens)
     cursor.expect("CREATE")
-    kinds: dict[str, Callable[[Cursor], Stream | Table | NamedSelect]] = {
-        "STREAM": stream,
-        "TABLE": table,
-        "QUERY": named_select,
-    }
-    for word, parse in kinds.items():
-        if cursor.accept(word):
-            return parse(cursor)
+    if cursor.accept("STREAM"):
+        return stream(cursor)
+    if cursor.accept("TABLE"):
+        return table(cursor)
+    if cursor.accept("QUERY"):
+        return named_select(cursor)
     raise cursor.syntax_error(
         "only streams, tables and queries can be created", "CREATE STREAM, CREATE TABLE or CREATE QUERY"
     )
@@ -49,11 +48,10 @@ def named_select(cursor: Cursor) -> NamedSelect:
     if not is_query_name(name):
         message = f"'{name}' can't be the name of a query"
         raise QueryError(QUERY_NAME_CODE, message, hint=QUERY_NAME_HINT, span=span_of(tokens[0], tokens[-1]))
-    name_token = tokens[0]
     cursor.expect("AS")
     if cursor.at_end:
         raise cursor.syntax_error("expected SELECT")
-    return NamedSelect(name, name_token, list(cursor.tokens[cursor.position :]))
+    return NamedSelect(name, tokens[0], list(cursor.tokens[cursor.position :]))
 
 
 def name_tokens(cursor: Cursor) -> list[Token]:
@@ -70,13 +68,13 @@ def name_tokens(cursor: Cursor) -> list[Token]:
 
 def columns(cursor: Cursor) -> tuple[Column, ...]:
     cursor.expect("(")
-    found = []
+    declared = []
     while True:
-        name = cursor.name("a column's name")
+        name = column_name(cursor)
         is_local = cursor.accept(LOCAL_TIMESTAMP)
-        found.append(Column(name, TIMESTAMP if is_local else cursor.data_type(), is_local))
+        declared.append(Column(name, TIMESTAMP if is_local else cursor.data_type(), is_local))
         if cursor.accept(")"):
-            return tuple(found)
+            return tuple(declared)
         if cursor.next_is("NOT", "NULL") or cursor.next_is("PRIMARY KEY"):
             raise cursor.syntax_error(
                 "columns have no constraints", hint="any column may hold NULL; declare name and type only"
@@ -90,10 +88,8 @@ def table(cursor: Cursor) -> Table:
     declared = columns(cursor)
     if not cursor.at_end:
         raise cursor.syntax_error("nothing may follow the columns of a table")
-    try:
+    with value_errors_at(start, "declaration"):
         return Table(name, declared)
-    except ValueError as problem:
-        raise QueryError("declaration", str(problem), span=start) from None
 
 
 def stream(cursor: Cursor) -> Stream:
@@ -106,7 +102,7 @@ def stream(cursor: Cursor) -> Stream:
         if option is None:
             known = ", ".join(" ".join(words) for words in STREAM_OPTIONS)
             raise cursor.syntax_error("this is not an option of a stream", hint=f"known options: {known}")
-        field, read = STREAM_OPTIONS[option]
+        field, read, _ = STREAM_OPTIONS[option]
         if field in options:
             raise cursor.syntax_error(f"{' '.join(option)} is given twice")
         options[field] = read(cursor)
@@ -114,10 +110,8 @@ def stream(cursor: Cursor) -> Stream:
         raise cursor.syntax_error(
             f"stream {name} needs an EVENT TIME", hint="add EVENT TIME <column>; the column is a TIMESTAMP"
         )
-    try:
+    with value_errors_at(start, "declaration"):
         return Stream(name, declared, **options)  # type: ignore[arg-type]
-    except ValueError as problem:
-        raise QueryError("declaration", str(problem), span=start) from None
 
 
 def column_name(cursor: Cursor) -> str:
@@ -125,23 +119,25 @@ def column_name(cursor: Cursor) -> str:
 
 
 def zone(cursor: Cursor) -> tzinfo:
-    token = cursor.peek()
+    start = cursor.spot()
     text = cursor.string("a time zone")
-    try:
+    with value_errors_at(start, "declaration"):
         return parse_zone(text)
-    except ValueError as problem:
-        assert token is not None
-        raise QueryError("declaration", str(problem), span=span_of(token)) from None
 
 
-STREAM_OPTIONS: dict[tuple[str, ...], tuple[str, Callable[[Cursor], object]]] = {
-    ("EVENT", "TIME"): ("event_time", column_name),
-    ("LATENESS",): ("lateness_us", Cursor.duration),
-    ("SKEW",): ("skew_us", Cursor.duration),
-    ("IDLE",): ("idle_us", Cursor.duration),
-    ("PARTITION",): ("partition", column_name),
-    ("TIME", "ZONE"): ("zone", zone),
+def show_duration(length_us: int) -> str:
+    return f"'{format_duration(length_us)}'"
+
+
+STREAM_OPTIONS: dict[tuple[str, ...], tuple[str, Callable[[Cursor], object], Callable[[Any], str]]] = {
+    ("EVENT", "TIME"): ("event_time", column_name, quote),
+    ("LATENESS",): ("lateness_us", Cursor.duration, show_duration),
+    ("SKEW",): ("skew_us", Cursor.duration, show_duration),
+    ("IDLE",): ("idle_us", Cursor.duration, show_duration),
+    ("PARTITION",): ("partition", column_name, quote),
+    ("TIME", "ZONE"): ("zone", zone, lambda declared: f"'{declared}'"),
 }
+"""For the words of each option: the field of the stream, how it is read, and how it is written."""
 
 
 def column_list(declared: tuple[Column, ...]) -> str:
@@ -154,15 +150,9 @@ def format_table(declared: Table) -> str:
 
 def format_stream(declared: Stream) -> str:
     default = Stream(declared.name, declared.columns, declared.event_time)
-    parts = [
-        f"CREATE STREAM {quote(declared.name)} ({column_list(declared.columns)})",
-        f"EVENT TIME {quote(declared.event_time)}",
-    ]
-    for words, field in (("LATENESS", "lateness_us"), ("SKEW", "skew_us"), ("IDLE", "idle_us")):
-        if getattr(declared, field) != getattr(default, field):
-            parts.append(f"{words} '{format_duration(getattr(declared, field))}'")
-    if declared.partition is not None:
-        parts.append(f"PARTITION {quote(declared.partition)}")
-    if declared.zone != UTC:
-        parts.append(f"TIME ZONE '{declared.zone}'")
+    parts = [f"CREATE STREAM {quote(declared.name)} ({column_list(declared.columns)})"]
+    for words, (field, _, show) in STREAM_OPTIONS.items():
+        value = getattr(declared, field)
+        if field == "event_time" or value != getattr(default, field):
+            parts.append(f"{' '.join(words)} {show(value)}")
     return " ".join(parts) + ";"

@@ -8,6 +8,7 @@ from decimal import Decimal
 from sqlglot import TokenType, exp
 
 from headrace.expressions.functions import FUNCTIONS, OPERATORS
+from headrace.expressions.normal import MIRRORED
 from headrace.model import types
 from headrace.model.errors import QueryError
 from headrace.model.expressions import Aggregate, Call, Expression, Literal, aggregates_in, height, walk
@@ -39,7 +40,6 @@ BINARY: dict[type[exp.Expression], str] = {
     exp.GTE: ">=",
 }
 TIME_HINT = "unix_seconds(time) is a number; GROUP BY time/60 AS minute makes windows"
-COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 CONSTANT_WORDS: dict[TokenType, Literal] = {
     TokenType.NULL: Literal(None, types.NULL),
     TokenType.TRUE: Literal(True, types.BOOLEAN),
@@ -109,10 +109,14 @@ class ExpressionBuilder:
             raise self.fail("type", f"{subject} {problem}", node, hint) from None
 
     def condition(self, node: exp.Expression, clause: str) -> Expression:
-        """A boolean expression over rows, without aggregates."""
         tree = self.build(node)
         if tree.type not in (types.BOOLEAN, types.NULL):
             raise self.fail("type", f"{clause} needs a condition, not {tree.type}", node)
+        return tree
+
+    def row_condition(self, node: exp.Expression, clause: str) -> Expression:
+        """A condition without aggregates."""
+        tree = self.condition(node, clause)
         if any(True for _ in aggregates_in(tree)):
             hint = "conditions on aggregates go into HAVING" if clause == "WHERE" else None
             raise self.fail("aggregate", f"{clause} can't hold an aggregate", node, hint)
@@ -189,7 +193,7 @@ class ExpressionBuilder:
         for link in reversed(chain):
             operator = BINARY[type(link)]
             arguments: tuple[Expression, ...] = (tree, self.build(link.expression))
-            if operator in COMPARISONS:
+            if operator in MIRRORED:
                 arguments = self.adapt_constants(arguments, (link.this, link.expression))
             tree = self.call(operator, arguments, link)
         self.depth -= len(chain) - 1
@@ -253,17 +257,14 @@ class ExpressionBuilder:
         self.depth -= 1
         return self.call("and", (self.call(">=", low, node), self.call("<=", high, node)), node)
 
-    def like(self, node: exp.Expression) -> Expression:
-        return self.like_with(node, "\\")
-
     def like_escape(self, node: exp.Expression) -> Expression:
         escape = self.build(node.expression)
         character = escape.value if isinstance(escape, Literal) else None
         if not isinstance(node.this, exp.Like) or not isinstance(character, str) or len(character) != 1:
             raise self.fail("syntax", "ESCAPE needs one character", node.expression)
-        return self.like_with(node.this, character)
+        return self.like(node.this, character)
 
-    def like_with(self, node: exp.Expression, escape: str) -> Expression:
+    def like(self, node: exp.Expression, escape: str = "\\") -> Expression:
         allow(self.spots, node, "this", "expression", "negate")
         pattern = self.build(node.expression)
         if isinstance(pattern, Literal) and isinstance(pattern.value, str):

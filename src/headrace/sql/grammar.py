@@ -9,41 +9,14 @@ from sqlglot import Token, TokenType
 from headrace.model.errors import QueryError
 from headrace.sql.cursor import is_word
 from headrace.sql.names import SUBQUERY
-from headrace.sql.tokens import span_of
+from headrace.sql.tokens import kind_at, span_of, token_types
 
-SIGNS = {
-    TokenType.COMMA,
-    TokenType.L_PAREN,
-    TokenType.R_PAREN,
-    TokenType.DOT,
-    TokenType.STAR,
-    TokenType.PLUS,
-    TokenType.DASH,
-    TokenType.SLASH,
-    TokenType.MOD,
-    TokenType.EQ,
-    TokenType.NEQ,
-    TokenType.LT,
-    TokenType.LTE,
-    TokenType.GT,
-    TokenType.GTE,
-    TokenType.DPIPE,
-}
-CLAUSES_AFTER_GROUP_BY = {TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT}
-CLAUSES = {TokenType.FROM, TokenType.JOIN, TokenType.ON, TokenType.WHERE, TokenType.GROUP_BY, *CLAUSES_AFTER_GROUP_BY}
-BETWEEN_OPERANDS = {
-    TokenType.AND,
-    TokenType.OR,
-    TokenType.LIKE,
-    TokenType.DIV,
-    TokenType.IN,
-    TokenType.IS,
-    TokenType.BETWEEN,
-    TokenType.ESCAPE,
-}
-BEFORE_OPERAND = (SIGNS | CLAUSES | BETWEEN_OPERANDS) - {TokenType.R_PAREN, TokenType.FROM, TokenType.JOIN}
-BEFORE_OPERAND |= {TokenType.SELECT, TokenType.ALIAS, TokenType.NOT, TokenType.DISTINCT}
-BEFORE_OPERAND |= {TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE}
+SIGNS = token_types("COMMA L_PAREN R_PAREN DOT STAR PLUS DASH SLASH MOD EQ NEQ LT LTE GT GTE DPIPE")
+CLAUSES_AFTER_GROUP_BY = token_types("HAVING ORDER_BY LIMIT")
+CLAUSES = token_types("FROM JOIN ON WHERE GROUP_BY") | CLAUSES_AFTER_GROUP_BY
+BETWEEN_OPERANDS = token_types("AND OR LIKE DIV IN IS BETWEEN ESCAPE")
+BEFORE_OPERAND = (SIGNS | CLAUSES | BETWEEN_OPERANDS) - token_types("R_PAREN FROM JOIN")
+BEFORE_OPERAND |= token_types("SELECT ALIAS NOT DISTINCT CASE WHEN THEN ELSE")
 """What stands before a value: a word behind it is no clause."""
 
 
@@ -52,10 +25,6 @@ def check_grammar(tokens: list[Token]) -> None:
         check = CHECKS.get(token.token_type)
         if check is not None and kind_at(tokens, index - 1) != TokenType.DOT:
             check(tokens, index)
-
-
-def kind_at(tokens: list[Token], index: int) -> TokenType | None:
-    return tokens[index].token_type if 0 <= index < len(tokens) else None
 
 
 def check_comma(tokens: list[Token], index: int) -> None:

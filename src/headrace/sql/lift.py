@@ -16,9 +16,9 @@ from headrace.model.errors import QueryError, Span
 from headrace.model.types import DataType
 from headrace.model.windows import AnyWindow, Window, sliced_window
 from headrace.sql.cursor import Cursor, is_word
-from headrace.sql.grammar import BEFORE_OPERAND, CLAUSES_AFTER_GROUP_BY, SIGNS, kind_at
+from headrace.sql.grammar import BEFORE_OPERAND, CLAUSES_AFTER_GROUP_BY, SIGNS
 from headrace.sql.names import INFIX, REFUSED, is_keyword
-from headrace.sql.tokens import span_of
+from headrace.sql.tokens import kind_at, span_of, token_types, value_errors_at
 
 SIGN_HINTS = {
     TokenType.DCOLON: "write CAST(x AS type); numbers have no suffix for their type",
@@ -26,7 +26,7 @@ SIGN_HINTS = {
     TokenType.L_BRACKET: "a window is written [RANGE '12 min' SLIDE '5 min'] after the stream's name",
 }
 TYPED_CONSTANTS = {"TIMESTAMP", "ADDRESS", "DECIMAL", "DATE", "INET", "NUMERIC"}
-CONSTANT_WORDS = {TokenType.NULL, TokenType.TRUE, TokenType.FALSE}
+CONSTANT_WORDS = token_types("NULL TRUE FALSE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +176,14 @@ class Lifter:
         self, build: Callable[[], AnyWindow], anchor: int, first: int, time_column: int | None = None
     ) -> None:
         span = span_of(self.tokens[first], self.tokens[self.cursor.position - 1])
-        try:
+        with value_errors_at(span, "window"):
             self.lifted.windows.append(LiftedWindow(build(), anchor, span, time_column))
-        except ValueError as problem:
-            raise QueryError("window", str(problem), span=span) from None
 
     def lift_brackets(self, index: int) -> None:
         """[RANGE r SLIDE s OFFSET o] aligns the ends of the instances; without SLIDE they tumble."""
         cursor = self.cursor
         if cursor.accept("SLICES"):
-            slices = [cursor.duration()]
-            while cursor.accept(","):
-                slices.append(cursor.duration())
+            slices = cursor.durations()
             offset_us = cursor.duration() if cursor.accept("OFFSET") else 0
             cursor.expect("]")
             self.add_window(lambda: sliced_window(tuple(slices), offset_us), index - 1, index)
@@ -221,9 +217,7 @@ class Lifter:
         time_column = cursor.position
         cursor.name("the event time")
         cursor.expect(")", ",")
-        durations = [cursor.duration()]
-        while cursor.accept(","):
-            durations.append(cursor.duration())
+        durations = cursor.durations()
         cursor.expect(")")
         if wrapped:
             cursor.expect(")")

@@ -4,82 +4,40 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from sqlglot import Token, TokenType
+from sqlglot import Token
 
-from headrace.sql.tokens import DIALECT
+from headrace.sql.tokens import DIALECT, token_types
 
-KEYWORDS = {
-    TokenType.SELECT,
-    TokenType.DISTINCT,
-    TokenType.FROM,
-    TokenType.JOIN,
-    TokenType.INNER,
-    TokenType.LEFT,
-    TokenType.OUTER,
-    TokenType.CROSS,
-    TokenType.ON,
-    TokenType.USING,
-    TokenType.WHERE,
-    TokenType.GROUP_BY,
-    TokenType.HAVING,
-    TokenType.ORDER_BY,
-    TokenType.LIMIT,
-    TokenType.ALIAS,
-    TokenType.AND,
-    TokenType.OR,
-    TokenType.NOT,
-    TokenType.IN,
-    TokenType.BETWEEN,
-    TokenType.LIKE,
-    TokenType.ESCAPE,
-    TokenType.IS,
-    TokenType.NULL,
-    TokenType.TRUE,
-    TokenType.FALSE,
-    TokenType.CASE,
-    TokenType.WHEN,
-    TokenType.THEN,
-    TokenType.ELSE,
-    TokenType.END,
-    TokenType.FILTER,
-    TokenType.DIV,
-    TokenType.ASC,
-    TokenType.DESC,
-}
+KEYWORDS = token_types(
+    "SELECT DISTINCT FROM JOIN INNER LEFT OUTER CROSS ON USING WHERE GROUP_BY HAVING ORDER_BY LIMIT ALIAS "
+    "AND OR NOT IN BETWEEN LIKE ESCAPE IS NULL TRUE FALSE CASE WHEN THEN ELSE END FILTER DIV ASC DESC"
+)
 """Words that keep their meaning for the parser; any other word is a name, whatever other engines reserve it for."""
 
 SUBQUERY = "subqueries, WITH and set operations are not supported: each query reads one stream directly"
 OVER = "analytic functions (OVER) are not supported; a window over time is [RANGE ... SLIDE ...]"
+JOINS = "only INNER and LEFT joins to a static table are supported"
 REFUSED = {
-    "WITH": SUBQUERY,
-    "UNION": SUBQUERY,
-    "EXCEPT": SUBQUERY,
-    "INTERSECT": SUBQUERY,
-    "MINUS": SUBQUERY,
-    "EXISTS": SUBQUERY,
-    "VALUES": SUBQUERY,
-    "LATERAL": SUBQUERY,
+    **dict.fromkeys("WITH UNION EXCEPT INTERSECT MINUS EXISTS VALUES LATERAL".split(), SUBQUERY),
     "OVER": OVER,
     "QUALIFY": OVER,
     "RLIKE": "regular expressions are not supported; use LIKE",
     "REGEXP": "regular expressions are not supported; use LIKE",
     "ILIKE": "write lower(x) LIKE 'pattern' instead of ILIKE",
-    "FULL": "only INNER and LEFT joins to a static table are supported",
-    "RIGHT": "only INNER and LEFT joins to a static table are supported",
+    "FULL": JOINS,
+    "RIGHT": JOINS,
     "NATURAL": "name the key: JOIN t ON s.key = t.key",
     "OFFSET": "a limit per window has no OFFSET; the window's offset stands in its brackets",
     "FETCH": "write LIMIT n",
     "INTERVAL": "durations only appear in windows; compare times with TIMESTAMP '...' constants",
-    "SETS": "write one query per group-by; they share one plan",
-    "ROLLUP": "write one query per group-by; they share one plan",
-    "CUBE": "write one query per group-by; they share one plan",
+    **dict.fromkeys(("SETS", "ROLLUP", "CUBE"), "write one query per group-by; they share one plan"),
 }
 """Words that people bring from elsewhere, with the reason why not and what to do instead."""
 
 INFIX = REFUSED.keys() - {"WITH", "EXISTS", "VALUES", "LATERAL", "INTERVAL"}
 """Those of them that never begin a value: where a value stands, they are names."""
 
-RESERVED_IN_CONTEXT = {"WINDOW_START", "WINDOW_END"}
+QUOTED_NAMES = REFUSED.keys() | {"WINDOW_START", "WINDOW_END"}
 
 
 def is_keyword(token: Token) -> bool:
@@ -89,7 +47,7 @@ def is_keyword(token: Token) -> bool:
 @lru_cache(maxsize=4096)
 def quote(name: str) -> str:
     """The name as it can stand in a statement: bare if it reads back as itself, else in backticks."""
-    if name.isascii() and name.isidentifier() and name.upper() not in REFUSED | dict.fromkeys(RESERVED_IN_CONTEXT):
+    if name.isascii() and name.isidentifier() and name.upper() not in QUOTED_NAMES:
         tokens = DIALECT.tokenize(name)
         if len(tokens) == 1 and tokens[0].text == name and not is_keyword(tokens[0]):
             return name

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from headrace.expressions.normal import normalize, sort_key
+from headrace.expressions.normal import normalize, rename_relations, sort_key
 from headrace.model.errors import nearest
-from headrace.model.expressions import Call, ColumnRef, Expression, columns_in, transform
+from headrace.model.expressions import Call, ColumnRef, Expression, columns_in
 from headrace.model.query import Join, JoinKey
 from headrace.model.schema import Catalog, Stream, find_column
 from headrace.model.types import DOUBLE, TIMESTAMP
@@ -75,8 +75,8 @@ def read_from(builder: ExpressionBuilder, select: exp.Expression, catalog: Catal
 
 def is_of_results(builder: ExpressionBuilder, streams: list[exp.Expression], catalog: Catalog) -> bool:
     """Results of several queries may be joined to those of the first."""
-    found = [catalog.stream(table_name(builder, node)) for node in streams]
-    return bool(found) and all(stream is not None and stream.derived is not None for stream in found)
+    declared = [catalog.stream(table_name(builder, node)) for node in streams]
+    return bool(declared) and all(stream is not None and stream.derived is not None for stream in declared)
 
 
 def join_results(builder: ExpressionBuilder, clause: FromClause, table: JoinedTable, catalog: Catalog) -> None:
@@ -107,14 +107,15 @@ def no_relation(name: str) -> str:
 
 def relation_of(builder: ExpressionBuilder, node: exp.Expression, catalog: Catalog) -> Relation:
     name = table_name(builder, node)
-    found = catalog.stream(name) or catalog.table(name)
-    if found is None:
+    declared = catalog.stream(name) or catalog.table(name)
+    if declared is None:
         hint = nearest(name, catalog.relation_names()) or "declare it before, with CREATE STREAM, TABLE or QUERY"
         raise builder.fail("unknown-name", no_relation(name), node.this, hint)
     alias = node.args.get("alias")
-    if alias is not None:
-        allow(builder.spots, alias, "this")
-    return Relation(builder.spots.name(alias.this) if alias is not None else found.name, found.name, found.columns)
+    if alias is None:
+        return Relation(declared.name, declared.name, declared.columns)
+    allow(builder.spots, alias, "this")
+    return Relation(builder.spots.name(alias.this), declared.name, declared.columns)
 
 
 def check_aliases(builder: ExpressionBuilder, nodes: list[exp.Expression]) -> None:
@@ -151,7 +152,7 @@ def read_condition(builder: ExpressionBuilder, clause: FromClause, table: Joined
     on = condition_of(join)
     if on is None:
         return
-    for conjunct in conjuncts(normalize(builder.condition(on, "ON"))):
+    for conjunct in conjuncts(normalize(builder.row_condition(on, "ON"))):
         if not take_key(clause, [table], conjunct):
             if table.outer:
                 hint = "ON takes stream = table.column, joined by AND; other conditions go into WHERE"
@@ -194,7 +195,7 @@ def take_key(clause: FromClause, tables: list[JoinedTable], conjunct: Expression
     if not isinstance(conjunct, Call) or conjunct.function != "=":
         return False
     for key, column in (conjunct.arguments, conjunct.arguments[::-1]):
-        owners = {found.relation for found in columns_in(key)}
+        owners = {part.relation for part in columns_in(key)}
         if not isinstance(column, ColumnRef) or owners != {clause.stream_relation.alias} or not exact(key, column):
             continue
         for table in tables:
@@ -228,7 +229,7 @@ def finish_joins(builder: ExpressionBuilder, clause: FromClause) -> tuple[tuple[
 
 
 def join_draft(table: JoinedTable, names: dict[str, str]) -> Join:
-    keys = {JoinKey(normalize(rename(key.expression, names)), key.column) for key in table.keys}
+    keys = {JoinKey(normalize(rename_relations(key.expression, names)), key.column) for key in table.keys}
     return Join(table.relation.name, "", tuple(sorted(keys, key=key_order)), table.outer)
 
 
@@ -247,10 +248,3 @@ def first_free(name: str, used: Iterable[str]) -> str:
         number += 1
         candidate = f"{name}_{number}"
     return candidate
-
-
-def rename(tree: Expression, names: dict[str, str]) -> Expression:
-    def change(node: Expression) -> Expression:
-        return replace(node, relation=names[node.relation]) if isinstance(node, ColumnRef) else node
-
-    return transform(tree, change)

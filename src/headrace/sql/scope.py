@@ -64,8 +64,8 @@ class Scope:
         yield
         self.named_first, self.bounds_known = outside
 
-    def add_names(self, *found: Named) -> None:
-        self.named |= {item.name.lower(): item for item in found}
+    def add_names(self, *items: Named) -> None:
+        self.named |= {item.name.lower(): item for item in items}
 
     def merge(self, relation: Relation, column: str) -> None:
         """After USING a bare name is the stream's column only."""
@@ -83,9 +83,9 @@ class Scope:
         named = self.named.get(f"{qualifier}.{name}".lower() if qualifier is not None else name.lower())
         if named is not None and qualifier is None and self.named_first:
             return named.expression
-        found = self.find(node)
-        if found is not None:
-            return found
+        column = self.find(node)
+        if column is not None:
+            return column
         if named is not None:
             return named.expression
         raise self.unknown(qualifier, name, node)

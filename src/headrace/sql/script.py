@@ -28,6 +28,7 @@ from headrace.sql.tokens import (
     span_of,
     split_statements,
     tokenize,
+    value_errors_at,
 )
 
 
@@ -119,10 +120,8 @@ class ScriptReader:
         created = parse_create(tokens)
         if isinstance(created, NamedSelect):
             return self.add_query(created.name, created.name_token, created.select)
-        try:
+        with value_errors_at(span_of(tokens[0], tokens[2]), "declaration"):
             self.catalog = self.catalog.with_relation(created)
-        except ValueError as problem:
-            raise QueryError("declaration", str(problem), span=span_of(tokens[0], tokens[2])) from None
         return created
 
     def free_name(self) -> str:
@@ -135,10 +134,8 @@ class ScriptReader:
     def add_query(self, name: str, name_token: Token, select: list[Token]) -> NamedQuery:
         if name.lower() in self.queries:
             raise QueryError("declaration", f"there are two queries named '{name}'", span=span_of(name_token))
-        try:
+        with value_errors_at(span_of(name_token), "declaration"):
             self.catalog = with_results(self.catalog, self.readable, {token.text.lower() for token in select})
-        except ValueError as problem:
-            raise QueryError("declaration", str(problem), span=span_of(name_token)) from None
         query = parse_select(select, self.text, self.catalog)
         check_canonical(query, select)
         self.queries[name.lower()] = NamedQuery(name, query)
@@ -157,7 +154,7 @@ def slip_hint(tokens: list[Token]) -> str | None:
     if tokens[0].token_type == TokenType.CREATE and "QUERY" not in present:
         return None
     for keyword in KEYWORDS:
-        meant = [each.text for each in tokens if is_slip(each, keyword)] if keyword not in present else []
+        meant = [token.text for token in tokens if is_slip(token, keyword)] if keyword not in present else []
         if meant:
             return f"did you mean {keyword} instead of '{meant[0]}'?"
     return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import Token, exp
 
-from headrace.expressions.normal import normalize, sort_key
+from headrace.expressions.normal import normalize, rename_relations, sort_key
 from headrace.model.expressions import (
     WINDOW_END,
     WINDOW_START,
@@ -27,7 +27,7 @@ from headrace.model.types import BOOLEAN, NULL, TIMESTAMP
 from headrace.sql.expressions import ExpressionBuilder
 from headrace.sql.grammar import check_grammar
 from headrace.sql.lift import Lifted, lift
-from headrace.sql.relations import conjuncts, finish_joins, read_from, rename, take_key
+from headrace.sql.relations import conjuncts, finish_joins, read_from, take_key
 from headrace.sql.scope import WINDOW_NAMES, Named, Scope
 from headrace.sql.spots import Spots, allow
 from headrace.sql.stock import stock_parse
@@ -93,11 +93,11 @@ class SelectBuilder:
         orders = self.read_orders()
         limit = self.read_limit()
         joins, names = finish_joins(self.expressions, self.source)
-        groups = [replace(item, expression=normalize(rename(item.expression, names))) for item in groups]
+        groups = [replace(item, expression=normalize(rename_relations(item.expression, names))) for item in groups]
         grouped = frozenset(item.expression for item in groups)
 
         def finish_item(item: Item) -> Item:
-            tree = normalize(rename(item.expression, names), grouped)
+            tree = normalize(rename_relations(item.expression, names), grouped)
             self.check_grouped(tree, grouped, item.node)
             return replace(item, expression=tree)
 
@@ -108,7 +108,7 @@ class SelectBuilder:
                 self.complete_outputs([finish_item(item) for item in outputs], groups), names
             ),
             joins=joins,
-            where=normalize(rename(where, names)) if where is not None else None,
+            where=normalize(rename_relations(where, names)) if where is not None else None,
             group_by=tuple(sorted(grouped, key=sort_key)),
             having=finish_item(having).expression if having is not None else None,
             order_by=tuple(replace(order, expression=finish_item(item).expression) for item, order in orders),
@@ -124,7 +124,7 @@ class SelectBuilder:
     def read_where(self) -> Expression | None:
         """WHERE without the conjuncts that are join keys, and with what inner joins say ON beyond theirs."""
         node = self.select.args.get("where")
-        condition = normalize(self.expressions.condition(node.this, "WHERE")) if node is not None else None
+        condition = normalize(self.expressions.row_condition(node.this, "WHERE")) if node is not None else None
         rest = list(self.source.conditions)
         inner = [table for table in self.source.tables if not table.outer]
         for conjunct in conjuncts(condition) if condition is not None else ():
@@ -170,9 +170,13 @@ class SelectBuilder:
         """GROUP BY takes expressions, positions in the SELECT list, and names given there."""
         if self.spots.is_number(node):
             return self.expressions.build(strip_alias(self.item_at(node)))
+        return self.expressions.build(self.aliased.get(self.unbound_name(node) or "", node))
+
+    def unbound_name(self, node: exp.Expression) -> str | None:
+        """The bare name, in lower case, if it stands for no column."""
         if is_bare_name(node) and self.scope.find(node) is None:
-            node = self.aliased.get(self.spots.name(node.this).lower(), node)
-        return self.expressions.build(node)
+            return self.spots.name(node.this).lower()
+        return None
 
     def item_at(self, node: exp.Expression) -> exp.Expression:
         position = self.expressions.constant(node).value
@@ -194,22 +198,19 @@ class SelectBuilder:
             tree = self.expressions.build(inner)
             if tree.type == NULL:
                 raise self.fail("type", "a bare NULL has no type", inner, "CAST(NULL AS DOUBLE) has")
-            alias = self.spots.name(node.args["alias"]) if inner is not node else self.given_name(inner)
+            alias = self.spots.name(node.args["alias"]) if inner is not node else self.group_name(inner)
             items.append(Item(alias or natural_name(tree, position), tree, inner))
         return items
 
-    def given_name(self, node: exp.Expression) -> str | None:
+    def group_name(self, node: exp.Expression) -> str | None:
         """The name that GROUP BY gave to what this bare name stands for."""
-        if not is_bare_name(node) or self.scope.find(node) is not None:
-            return None
-        named = self.scope.named.get(self.spots.name(node.this).lower())
-        return named.name if named is not None else None
+        name = self.unbound_name(node)
+        return self.scope.named[name].name if name in self.scope.named else None
 
     def is_window_struct(self, node: exp.Expression) -> bool:
         """SELECT window, for people who come from Spark."""
-        if not is_bare_name(node) or self.scope.find(node) is not None:
-            return False
-        return f"{self.spots.name(node.this)}.start".lower() in self.scope.named
+        name = self.unbound_name(node)
+        return name is not None and f"{name}.start" in self.scope.named
 
     def complete_outputs(self, written: list[Item], groups: list[Item]) -> tuple[Output, ...]:
         """The window's bounds and the groups that the SELECT list leaves out come first."""
@@ -246,8 +247,8 @@ class SelectBuilder:
             local |= {WINDOW_START, WINDOW_END}
 
         def is_local(tree: Expression) -> bool:
-            found = set(times_in(tree))
-            return tree.type == TIMESTAMP and bool(found) and found <= local
+            times = set(times_in(tree))
+            return tree.type == TIMESTAMP and bool(times) and times <= local
 
         return tuple(replace(output, is_local=is_local(output.expression)) for output in outputs)
 
@@ -255,10 +256,7 @@ class SelectBuilder:
         node = self.select.args.get("having")
         if node is None:
             return None
-        tree = self.expressions.build(node.this)
-        if tree.type not in (BOOLEAN, NULL):
-            raise self.fail("type", f"HAVING needs a condition, not {tree.type}", node)
-        return Item("having", tree, node)
+        return Item("having", self.expressions.condition(node.this, "HAVING"), node)
 
     def read_orders(self) -> list[tuple[Item, Order]]:
         order = self.select.args.get("order")
@@ -294,9 +292,9 @@ class SelectBuilder:
             raise self.fail("aggregate", f"'{stray.name}' is neither grouped nor aggregated", spot, hint)
 
     def column_spot(self, node: exp.Expression, column: ColumnRef) -> exp.Expression:
-        for found in node.find_all(exp.Column):
-            if isinstance(found.this, exp.Identifier) and self.spots.name(found.this).lower() == column.name.lower():
-                return found
+        for part in node.find_all(exp.Column):
+            if isinstance(part.this, exp.Identifier) and self.spots.name(part.this).lower() == column.name.lower():
+                return part
         return node
 
 
@@ -334,4 +332,5 @@ def ungrouped_column(tree: Expression, groups: frozenset[Expression]) -> ColumnR
         return None
     if isinstance(tree, ColumnRef):
         return tree
-    return next((found for child in children(tree) if (found := ungrouped_column(child, groups)) is not None), None)
+    strays = (ungrouped_column(child, groups) for child in children(tree))
+    return next((stray for stray in strays if stray is not None), None)

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from sqlglot import Token, TokenType, exp
 
 from headrace.model.errors import QueryError, Span
-from headrace.sql.tokens import span_of
+from headrace.sql.tokens import kind_at, span_of, token_types
 
 MASKED = re.compile(r"[nf]?([0-9]+)")
+BEFORE_STAR = token_types("SELECT COMMA DOT")
 BRACKETS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 
 
@@ -46,12 +47,12 @@ class Spots:
 
     def span(self, node: exp.Expression) -> Span:
         """From the first token of the node to its last, parentheses balanced."""
-        found = sorted(self.leaves(node))
-        if not found and isinstance(node, exp.Star):
-            found = [index for index in range(1, len(self.source)) if self.is_selected_star(index)][:1]
-        if not found:
+        indexes = sorted(self.leaves(node))
+        if not indexes and isinstance(node, exp.Star):
+            indexes = [index for index in range(1, len(self.source)) if self.is_selected_star(index)][:1]
+        if not indexes:
             return span_of(self.source[0])
-        return span_of(*self.balance(found[0], found[-1]))
+        return span_of(*self.balance(indexes[0], indexes[-1]))
 
     def leaves(self, node: exp.Expression) -> Iterator[int]:
         """A called function counts with the parenthesis behind it."""
@@ -59,15 +60,11 @@ class Spots:
             if isinstance(inner, exp.Identifier | exp.Literal | exp.Anonymous) and MASKED.fullmatch(inner.name):
                 index = self.index(inner)
                 yield index
-                if isinstance(inner, exp.Anonymous) and self.kind(index + 1) == TokenType.L_PAREN:
+                if isinstance(inner, exp.Anonymous) and kind_at(self.source, index + 1) == TokenType.L_PAREN:
                     yield index + 1
 
-    def kind(self, index: int) -> TokenType | None:
-        return self.source[index].token_type if 0 <= index < len(self.source) else None
-
     def is_selected_star(self, index: int) -> bool:
-        before = self.kind(index - 1)
-        return self.kind(index) == TokenType.STAR and before in (TokenType.SELECT, TokenType.COMMA, TokenType.DOT)
+        return kind_at(self.source, index) == TokenType.STAR and kind_at(self.source, index - 1) in BEFORE_STAR
 
     def balance(self, first: int, last: int) -> tuple[Token, Token]:
         """The outermost tokens of a range that is widened until every parenthesis in it has its partner."""

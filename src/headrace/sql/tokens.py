@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from sqlglot import Token, TokenType
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 
 from headrace.model.errors import QueryError, Span
+
+
+def token_types(names: str) -> frozenset[TokenType]:
+    return frozenset(TokenType[name] for name in names.split())
+
 
 DIALECT = Dialect.get_or_raise("spark")
 MAX_STATEMENT_BYTES = 64 * 1024
@@ -18,14 +24,14 @@ MAX_DEPTH = 32
 MAX_JOINS = 32
 SIMPLIFY = "split the query into several; they share one plan"
 
-OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE}
-CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END}
+OPENING = token_types("L_PAREN L_BRACKET CASE")
+CLOSING = token_types("R_PAREN R_BRACKET END")
 QUOTED = re.compile(
     r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?P<open>['"`]|/\*)""",
     re.DOTALL,
 )
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-PREFIXES = {TokenType.NOT, TokenType.DASH, TokenType.PLUS}
+PREFIXES = token_types("NOT DASH PLUS")
 PAIRS = {("GROUP", "BY"): TokenType.GROUP_BY, ("ORDER", "BY"): TokenType.ORDER_BY}
 
 
@@ -105,6 +111,19 @@ def split_statements(tokens: list[Token]) -> Iterator[list[Token]]:
 
 def span_of(first: Token, last: Token | None = None) -> Span:
     return Span(first.start, (last or first).end + 1)
+
+
+def kind_at(tokens: Sequence[Token], index: int) -> TokenType | None:
+    return tokens[index].token_type if 0 <= index < len(tokens) else None
+
+
+@contextmanager
+def value_errors_at(span: Span, code: str, hint: str | None = None) -> Iterator[None]:
+    """Raise a ValueError of the block as a QueryError at the spot."""
+    try:
+        yield
+    except ValueError as problem:
+        raise QueryError(code, str(problem), hint=hint, span=span) from None
 
 
 def check_limits(tokens: list[Token], text: str) -> None:

@@ -17,7 +17,7 @@ from headrace.sql.expressions import ExpressionBuilder
 from headrace.sql.lift import Lifted
 from headrace.sql.relations import FromClause
 from headrace.sql.scope import Named
-from headrace.sql.tokens import span_of
+from headrace.sql.tokens import span_of, value_errors_at
 
 WINDOW_HINT = "add one, like FROM stream [RANGE '12 min' SLIDE '5 min'], or GROUP BY window(time, '1 minute')"
 
@@ -30,26 +30,24 @@ class WindowReader:
         self.spots = builder.spots
         self.scope = builder.scope
         self.source = source
-        self.found: list[tuple[AnyWindow, Span]] = []
+        self.windows: list[tuple[AnyWindow, Span]] = []
         self.read_lifted(lifted)
 
     def only(self) -> AnyWindow:
         """The query's window; over results, unless it says otherwise, one for each window of these."""
         derived = self.source.stream.derived
-        if not self.found and derived is not None:
+        if not self.windows and derived is not None:
             window = derived.window
             return replace(window, range_us=window.slide_us) if isinstance(window, Window) else window
-        if not self.found:
+        if not self.windows:
             raise self.spots.fail("window", "the query has no window", self.source.stream_node, WINDOW_HINT)
-        if len(self.found) > 1:
-            raise QueryError("window", "the query has two windows", hint="leave one out", span=self.found[1][1])
-        return self.found[0][0]
+        if len(self.windows) > 1:
+            raise QueryError("window", "the query has two windows", hint="leave one out", span=self.windows[1][1])
+        return self.windows[0][0]
 
     def add(self, make: Callable[[], AnyWindow], span: Span) -> None:
-        try:
-            self.found.append((make(), span))
-        except ValueError as problem:
-            raise QueryError("window", str(problem), span=span) from None
+        with value_errors_at(span, "window"):
+            self.windows.append((make(), span))
 
     def read_lifted(self, lifted: Lifted) -> None:
         alias = self.source.stream_node.args.get("alias")
@@ -63,7 +61,7 @@ class WindowReader:
             if window.time_column is not None:
                 token = lifted.source[window.time_column]
                 self.check_event_time(token.text, span_of(token))
-            self.found.append((window.window, window.span))
+            self.windows.append((window.window, window.span))
 
     def check_event_time(self, name: str, span: Span) -> None:
         stream = self.source.stream
@@ -74,9 +72,9 @@ class WindowReader:
     def is_event_time(self, node: exp.Expression) -> bool:
         if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
             return False
-        found = self.scope.find(node)
+        column = self.scope.find(node)
         event_time = (self.source.stream_relation.alias, self.source.stream.event_time)
-        return found is not None and (found.relation, found.name) == event_time
+        return column is not None and (column.relation, column.name) == event_time
 
     def take_group(self, node: exp.Expression, alias: str | None) -> bool:
         """True if this item of GROUP BY is a window, which is then noted."""
