@@ -29,6 +29,7 @@ from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.model.query import Output, Query
 from headrace.planner.plan import Plan
 from headrace.reference import Interpreter
+from headrace.reference.interpreter import ErrorCount
 from headrace.sql import parse_query, parse_script
 from tests.oracle.plans import plans
 from tests.oracle.tables import STREAM, Row, tables
@@ -184,4 +185,4 @@ def passing(query: Query, table: list[Row]) -> list[bool]:
     """Which rows pass the query's WHERE."""
     interpreter = Interpreter(STREAM_OF_ALL.streams[0])
     interpreter.register("q", query)
-    return [interpreter.contribute(interpreter.queries["q"], row)[0] is not None for row in table]
+    return [interpreter.contribute(interpreter.queries["q"], row, ErrorCount()) is not None for row in table]

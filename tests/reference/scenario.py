@@ -10,7 +10,7 @@ from headrace.model.query import Query
 from headrace.model.schema import UserFunction
 from headrace.model.time import SECOND_US
 from headrace.model.types import Value
-from headrace.reference import Counts, Interpreter, StepResult
+from headrace.reference import Interpreter, RowCounts, StepResult
 from headrace.sql import parse_query, parse_script
 
 COLUMNS = "t TIMESTAMP, k STRING, v BIGINT, x DOUBLE, d DECIMAL(10, 2), b BOOLEAN, a ADDRESS, p STRING"
@@ -38,7 +38,7 @@ class Step:
     result: StepResult
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> RowCounts:
         return self.result.counts
 
     @property

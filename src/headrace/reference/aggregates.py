@@ -8,9 +8,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from headrace.model.expressions import Aggregate
 from headrace.model.types import BINARY, MAX_BIGINT, Value
-from headrace.reference.functions import EXACT, fit, order_key
+from headrace.reference.functions import EXACT, ComputationError, fit, order_key
 
 SKETCHES = {"quantile_sketch", "relative_sketch", "distinct_sketch"}
 
@@ -24,7 +26,7 @@ def why_unsupported(aggregate: Aggregate) -> str | None:
 
 def lower(aggregate: Aggregate, values: list[Any]) -> Value:
     """The result over `values`, which hold no NULL; of several arguments they are tuples, whose last one is no NULL.
-    RowError if it does not fit its type: checked here, once.
+    ComputationError if it does not fit its type: checked here, once.
     """
     if aggregate.distinct:
         values = list({order_key(value): value for value in values}.values())
@@ -73,7 +75,7 @@ def mean(values: list[Any]) -> float | None:
 
 
 def variance(values: list[Any], *, sample: bool) -> float | None:
-    """Of the values as DOUBLEs; in between nothing is rounded, so a far-off mean does no harm."""
+    """Take the values as DOUBLEs; in between nothing is rounded, so a far-off mean does no harm."""
     if len(values) < (2 if sample else 1):
         return None
     reals = [float(value) for value in values]
@@ -152,13 +154,13 @@ def weigh_items(values: list[Any], is_weighted: bool) -> tuple[list[tuple[Any, i
 
 
 def heavy_hitters(values: list[Any], phi: float) -> Any:
-    found = weigh_items(values, bool(values) and isinstance(values[0], tuple))
-    return None if found is None else tuple(item for item in found[0] if item[1] >= phi * found[1])
+    weighed = weigh_items(values, bool(values) and isinstance(values[0], tuple))
+    return None if weighed is None else tuple(item for item in weighed[0] if item[1] >= phi * weighed[1])
 
 
 def top_k(values: list[Any], k: int) -> Any:
-    found = weigh_items(values, is_weighted=False)
-    return None if found is None else tuple(found[0][:k])
+    weighed = weigh_items(values, is_weighted=False)
+    return None if weighed is None else tuple(weighed[0][:k])
 
 
 LOWER: dict[str, Callable[..., Any]] = {
@@ -185,3 +187,30 @@ LOWER: dict[str, Callable[..., Any]] = {
     "heavy_hitters": heavy_hitters,
     "top_k": top_k,
 }
+
+
+# Aggregates of users, plainly: one state for each window and group, row by row, and no merge
+
+
+def lower_user(declared: Any, aggregate: Aggregate, rows: list[tuple[Value, ...]]) -> Value:
+    """The result over the rows that the class takes. ComputationError if its code raises."""
+    made = declared.implementation
+    taken = [row for row in rows if is_taken(made, row)]
+    extractors = {extractor.name: extractor.method for extractor in declared.extractors}
+    try:
+        state = made.initialize()
+        if declared.has_method("update"):
+            for row in taken:
+                state = made.update(state, *row)
+        elif taken:
+            state = made.update_batch(state, *(np.array(column) for column in zip(*taken, strict=True)))
+        parameters = [parameter.value for parameter in aggregate.parameters]
+        value = getattr(made, extractors.get(aggregate.function, "output"))(state, *parameters)
+    except Exception as problem:  # a user's class may raise anything, and must not stop the other queries
+        raise ComputationError(str(problem)) from problem
+    return fit(value, aggregate.type)
+
+
+def is_taken(made: Any, row: tuple[Value, ...]) -> bool:
+    has_nan = any(isinstance(value, float) and math.isnan(value) for value in row)
+    return (made.takes_null or None not in row) and (made.takes_nan or not has_nan)

@@ -17,7 +17,16 @@ from headrace.model.arrow import plain_values, to_array
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal
 from headrace.model.schema import UserFunction
 from headrace.model.types import DataType, Value
-from headrace.reference.functions import STRICT, RowError, cast, check_text_bytes, compare, count_bytes, fit, order_key
+from headrace.reference.functions import (
+    STRICT,
+    ComputationError,
+    cast,
+    check_text_bytes,
+    compare,
+    count_bytes,
+    fit,
+    order_key,
+)
 
 Row = Mapping[str, Mapping[str, Value]]
 """Column values by relation and column name."""
@@ -55,26 +64,26 @@ class Evaluator:
         """CASE and COALESCE stop at the first branch that holds."""
         failed = False
         if tree.function == "coalesce":
-            branches: list[tuple[Expression, Expression | None]] = [(argument, None) for argument in tree.arguments]
-        else:
-            branches = list(zip(tree.arguments[:-1:2], tree.arguments[1::2], strict=True))
-        for test, chosen in branches:
+            for argument in tree.arguments:
+                value, argument_failed = self.evaluate(argument, row, known)
+                failed = failed or argument_failed
+                if value is not None:
+                    return self.fit(value, tree.type, failed)
+            return Result(None, failed)
+        chosen = tree.arguments[-1]
+        for test, branch in zip(tree.arguments[:-1:2], tree.arguments[1::2], strict=True):
             value, test_failed = self.evaluate(test, row, known)
             failed = failed or test_failed
-            if chosen is None and value is not None:
-                return self.fit(value, tree.type, failed)
-            if chosen is not None and value is True:
-                value, chosen_failed = self.evaluate(chosen, row, known)
-                return self.fit(value, tree.type, failed or chosen_failed)
-        if tree.function == "coalesce":
-            return Result(None, failed)
-        value, last_failed = self.evaluate(tree.arguments[-1], row, known)
-        return self.fit(value, tree.type, failed or last_failed)
+            if value is True:
+                chosen = branch
+                break
+        value, chosen_failed = self.evaluate(chosen, row, known)
+        return self.fit(value, tree.type, failed or chosen_failed)
 
     def fit(self, value: Any, target: DataType, failed: bool) -> Result:
         try:
             return Result(fit(value, target), failed)
-        except RowError:
+        except ComputationError:
             return Result(None, True)
 
     def apply(self, tree: Call, values: list[Any], failed: bool) -> Result:
@@ -91,7 +100,7 @@ class Evaluator:
             else:
                 value = self.call_user_function(name, values, tree.type)
             return Result(fit(value, tree.type), failed)
-        except RowError:
+        except ComputationError:
             return Result(None, True)
 
     def call_user_function(self, name: str, values: list[Any], returns: DataType) -> Any:
@@ -99,9 +108,9 @@ class Evaluator:
         try:
             value = call_with_arrays(function, values) if function.vectorized else function.implementation(*values)
         except Exception as problem:  # a user's function may raise anything, and must not stop the other queries
-            raise RowError(str(problem)) from problem
+            raise ComputationError(str(problem)) from problem
         if value is not None and not has_type(value, returns):
-            raise RowError(f"{name} gave {type(value).__name__}, not {returns}")
+            raise ComputationError(f"{name} gave {type(value).__name__}, not {returns}")
         if isinstance(value, str):
             check_text_bytes(count_bytes(value))
         return value

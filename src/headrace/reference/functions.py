@@ -1,4 +1,4 @@
-"""What each strict function gives for one row. Arguments are never NULL here; RowError means NULL and counts."""
+"""What each strict function gives for one row. Arguments are never NULL; ComputationError means NULL and counts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ EXACT = Context(prec=100)
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 
-class RowError(Exception):
+class ComputationError(Exception):
     """Something that can't be computed for this row: a division by zero, an overflow, a bad cast."""
 
 
 def fit(value: Any, target: DataType) -> Value:
-    """The value as one of type `target`, or RowError if it does not fit."""
+    """The value as one of type `target`, or ComputationError if it does not fit."""
     if value is None:
         return None
     if target.name == "BIGINT" and not MIN_BIGINT <= value <= MAX_BIGINT:
-        raise RowError("beyond 64 bits")
+        raise ComputationError("beyond 64 bits")
     if target.name == "DOUBLE":
         return fit_double(value)
     if target.name == "DECIMAL":
@@ -38,7 +38,7 @@ def fit_double(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise RowError("beyond what a DOUBLE holds") from None
+        raise ComputationError("beyond what a DOUBLE holds") from None
 
 
 def fit_decimal(value: Decimal, target: DataType) -> Decimal:
@@ -47,7 +47,7 @@ def fit_decimal(value: Decimal, target: DataType) -> Decimal:
         rounded = value.quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, EXACT)
         if rounded.copy_abs() < limit:
             return EXACT.plus(rounded)  # there is no -0.00
-    raise RowError(f"beyond {target}")
+    raise ComputationError(f"beyond {target}")
 
 
 def promote(left: Any, right: Any) -> tuple[Any, Any]:
@@ -81,21 +81,21 @@ def arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
 
 def divide(left: Any, right: Any) -> float:
     if right == 0:
-        raise RowError("division by zero")
+        raise ComputationError("division by zero")
     return float(left) / float(right)
 
 
 def integer_divide(left: int, right: int) -> int:
     """Towards zero, as in SQL, not down, as in Python."""
     if right == 0:
-        raise RowError("division by zero")
+        raise ComputationError("division by zero")
     return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
 
 
 def remainder(left: Any, right: Any) -> Any:
     """The sign is that of the dividend."""
     if right == 0:
-        raise RowError("division by zero")
+        raise ComputationError("division by zero")
     if isinstance(left, float):
         return math.fmod(left, right) if math.isfinite(left) else math.nan
     if isinstance(left, Decimal):
@@ -106,7 +106,7 @@ def remainder(left: Any, right: Any) -> Any:
 def whole(rounding: str) -> Callable[[Any], int]:
     def compute(value: Any) -> int:
         if isinstance(value, float) and not math.isfinite(value):
-            raise RowError("not a number that can be rounded")
+            raise ComputationError("not a number that can be rounded")
         return int(Decimal(value).to_integral_value(rounding))
 
     return compute
@@ -126,7 +126,7 @@ def real(function: Callable[..., float]) -> Callable[..., float]:
         try:
             return function(*(float(value) for value in values))
         except ValueError:
-            raise RowError("outside the function's domain") from None
+            raise ComputationError("outside the function's domain") from None
         except OverflowError:
             return math.inf
 
@@ -176,7 +176,7 @@ def count_bytes(text: str) -> int:
 
 def check_text_bytes(count: int) -> None:
     if count > MAX_TEXT_BYTES:
-        raise RowError(f"a text longer than {MAX_TEXT_BYTES} bytes")
+        raise ComputationError(f"a text longer than {MAX_TEXT_BYTES} bytes")
 
 
 def like(text: str, pattern: str) -> bool:
@@ -188,7 +188,7 @@ def like(text: str, pattern: str) -> bool:
         else:
             between[-1] += "." if part == "_" else re.escape(part[-1])
     first, *others = between
-    middle = "".join(f"(?>.*?{each})" for each in others[:-1])
+    middle = "".join(f"(?>.*?{part})" for part in others[:-1])
     expression = first + middle + (f".*{others[-1]}" if others else "")
     return re.fullmatch(expression, text, re.DOTALL) is not None
 
@@ -199,7 +199,7 @@ def cast(value: Any, source: DataType, target: DataType, zone: tzinfo) -> Any:
             return format_address(value)
         return CASTS[target.name](value, target, zone)
     except (ValueError, ArithmeticError):
-        raise RowError("the cast failed") from None
+        raise ComputationError("the cast failed") from None
 
 
 def to_bigint(value: Any, _target: DataType, _zone: tzinfo) -> int:

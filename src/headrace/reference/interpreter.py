@@ -18,15 +18,17 @@ from headrace.model.schema import Stream, UserFunction
 from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, OUT_OF_RANGE
 from headrace.model.types import Value
 from headrace.model.windows import Interval, fills_gaps
-from headrace.reference.aggregates import lower, why_unsupported
+from headrace.reference.aggregates import lower, lower_user, why_unsupported
 from headrace.reference.evaluate import Evaluator, Row
-from headrace.reference.functions import RowError, order_key
-from headrace.reference.user_aggregates import lower_user
+from headrace.reference.functions import ComputationError, order_key
 
 ENDED = 2**63 - 1
 """The watermark behind the end of a bounded stream."""
 
-TableRows = Sequence[Mapping[str, Value]]
+TableRow = Mapping[str, Value]
+TableRows = Sequence[TableRow]
+Known = Mapping[Expression, Value] | None
+"""Values of whole subtrees, once they have been computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,13 @@ class Gap:
 class Rejected:
     """A row that no window took, for the side output."""
 
-    row: Mapping[str, Value]
+    row: TableRow
     reason: str
     watermark_us: int | None
 
 
 @dataclass(slots=True)
-class Counts:
+class RowCounts:
     rows: int = 0
     late: int = 0
     future: int = 0
@@ -68,14 +70,24 @@ class Counts:
 
 
 @dataclass(slots=True)
+class ErrorCount:
+    """How many expressions failed on a row, or in a window."""
+
+    count: int = 0
+
+
+@dataclass(slots=True)
 class StepResult:
     """What one batch did. `watermark_us` is None until a first row was accepted."""
 
     results: list[WindowResult] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counts)
+    counts: RowCounts = field(default_factory=RowCounts)
     watermark_us: int | None = None
+
+    def add_errors(self, query: str, errors: ErrorCount) -> None:
+        self.counts.errors[query] = self.counts.errors.get(query, 0) + errors.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +99,7 @@ class Contribution:
 
 
 @dataclass(slots=True)
-class Registered:
+class RegisteredQuery:
     query: Query
     aggregates: tuple[Aggregate, ...]
     missed: Interval | None
@@ -96,7 +108,7 @@ class Registered:
 
 
 @dataclass(slots=True)
-class Partition:
+class PartitionTime:
     highest_us: int
     last_seen_us: int | None
 
@@ -116,14 +128,16 @@ class Interpreter:
     ) -> None:
         """`aggregates` are those of users."""
         self.stream = stream
-        self.user = {name: each for each in aggregates for name in (each.name, *(one.name for one in each.extractors))}
+        self.user = {
+            result.name: aggregate for aggregate in aggregates for result in (aggregate, *aggregate.extractors)
+        }
         self.tables = {name.lower(): rows for name, rows in (tables or {}).items()}
         self.evaluator = Evaluator({function.name.lower(): function for function in functions}, stream.zone)
         self.max_empty = max_empty
         self.emit_incomplete = emit_incomplete
-        self.queries: dict[str, Registered] = {}
-        self.indexes: dict[tuple[str, tuple[str, ...]], dict[tuple[Any, ...], Mapping[str, Value]]] = {}
-        self.partitions: dict[Any, Partition] = {}
+        self.queries: dict[str, RegisteredQuery] = {}
+        self.indexes: dict[tuple[str, tuple[str, ...]], dict[tuple[Any, ...], TableRow]] = {}
+        self.partitions: dict[Any, PartitionTime] = {}
         self.watermark_us: int | None = None
         self.clock_us: int | None = None
         self.counted: Interval | None = None
@@ -138,14 +152,14 @@ class Interpreter:
                 raise UnsupportedError("unsupported", message)
         for join in query.joins:
             self.index(join)
-        self.queries[name] = Registered(query, query.aggregates(), missed=self.counted)
+        self.queries[name] = RegisteredQuery(query, query.aggregates(), missed=self.counted)
 
     def drop(self, name: str) -> None:
         del self.queries[name]
 
     # Batches
 
-    def batch(self, rows: Iterable[Mapping[str, Value]], clock_us: int | None = None) -> StepResult:
+    def batch(self, rows: Iterable[TableRow], clock_us: int | None = None) -> StepResult:
         """Take a batch. Without a clock nothing is a future row and no partition falls idle."""
         if clock_us is not None:
             self.move_clock(clock_us)
@@ -162,7 +176,7 @@ class Interpreter:
         self.watermark_us = ENDED
         return self.close(StepResult())
 
-    def accept(self, row: Mapping[str, Value], step: StepResult) -> int | None:
+    def accept(self, row: TableRow, step: StepResult) -> int | None:
         """Give the row to the open windows that hold its time; its event time if it was counted."""
         step.counts.rows += 1
         time_us = row[self.stream.event_time]
@@ -187,13 +201,14 @@ class Interpreter:
                 step.rejected.append(Rejected(row, "late", self.watermark_us))
         return time_us
 
-    def offer(self, row: Mapping[str, Value], time_us: int, name: str, step: StepResult) -> bool:
+    def offer(self, row: TableRow, time_us: int, name: str, step: StepResult) -> bool:
         """True if the query has an open window at this time, whatever its WHERE says of the row."""
         registered = self.queries[name]
         windows = [window for window in registered.query.window.containing(time_us) if self.is_open(window)]
         if windows:
-            contribution, errors = self.contribute(registered, row)
-            step.counts.errors[name] = step.counts.errors.get(name, 0) + errors
+            errors = ErrorCount()
+            contribution = self.contribute(registered, row, errors)
+            step.add_errors(name, errors)
             if contribution is not None:
                 for window in windows:
                     registered.open.setdefault(window, []).append(contribution)
@@ -202,45 +217,38 @@ class Interpreter:
     def is_open(self, window: Interval) -> bool:
         return self.watermark_us is None or window.end_us > self.watermark_us
 
-    def contribute(self, registered: Registered, row: Mapping[str, Value]) -> tuple[Contribution | None, int]:
-        """The row's contribution, if it passes joins and WHERE, and the number of expressions that failed on it."""
+    def value(self, tree: Expression, row: Row, errors: ErrorCount, known: Known = None) -> Value:
+        result = self.evaluator.evaluate(tree, row, known)
+        errors.count += result.failed
+        return result.value
+
+    def passes(self, condition: Expression | None, row: Row, errors: ErrorCount, known: Known = None) -> bool:
+        return condition is None or self.value(condition, row, errors, known) is True
+
+    def contribute(self, registered: RegisteredQuery, row: TableRow, errors: ErrorCount) -> Contribution | None:
+        """The row's contribution, if it passes joins and WHERE."""
         query = registered.query
-        joined: dict[str, Mapping[str, Value]] = {query.stream: row}
-        errors, matched = 0, True
+        joined: dict[str, TableRow] = {query.stream: row}
+        matched = True
         for join in query.joins:
-            partner, failed = self.partner(join, joined)
-            errors += failed
+            partner = self.partner(join, joined, errors)
             matched = matched and (join.outer or partner is not None)
             joined[join.relation] = partner if partner is not None else NullRow()
-        if not matched:
-            return None, errors
-        if query.where is not None:
-            passes, failed = self.evaluator.evaluate(query.where, joined)
-            errors += failed
-            if passes is not True:
-                return None, errors
-        group = [self.evaluator.evaluate(tree, joined) for tree in query.group_by]
-        values = [self.aggregate_input(aggregate, joined) for aggregate in registered.aggregates]
-        errors += sum(result.failed for result in group) + sum(failed for _, failed in values)
-        return Contribution(tuple(result.value for result in group), tuple(value for value, _ in values)), errors
+        if not matched or not self.passes(query.where, joined, errors):
+            return None
+        group = tuple([self.value(tree, joined, errors) for tree in query.group_by])
+        values = [self.aggregate_input(aggregate, joined, errors) for aggregate in registered.aggregates]
+        return Contribution(group, tuple(values))
 
-    def aggregate_input(self, aggregate: Aggregate, row: Row) -> tuple[Value, int]:
+    def aggregate_input(self, aggregate: Aggregate, row: Row, errors: ErrorCount) -> Value:
         """The value that an aggregate takes from the row: None if its FILTER or a NULL keeps it out."""
-        errors = 0
-        if aggregate.filter is not None:
-            passes, failed = self.evaluator.evaluate(aggregate.filter, row)
-            errors += failed
-            if passes is not True:
-                return None, errors
+        if not self.passes(aggregate.filter, row, errors):
+            return None
         if not aggregate.arguments:
-            return True, errors
-        found = [self.evaluator.evaluate(argument, row) for argument in aggregate.arguments]
-        errors += sum(each.failed for each in found)
-        if aggregate.function in self.user:
-            return tuple(each.value for each in found), errors
-        if len(found) == 1 or found[-1].value is None:
-            return found[-1].value, errors
-        return tuple(each.value for each in found), errors
+            return True
+        values = tuple([self.value(argument, row, errors) for argument in aggregate.arguments])
+        is_whole = aggregate.function in self.user or (len(values) > 1 and values[-1] is not None)
+        return values if is_whole else values[-1]
 
     def lower(self, aggregate: Aggregate, values: list[Any]) -> Value:
         if aggregate.function in self.user:
@@ -249,31 +257,27 @@ class Interpreter:
 
     # Static tables
 
-    def index(self, join: Join) -> dict[tuple[Any, ...], Mapping[str, Value]]:
-        """The table's rows by key. A duplicate key is an error; a row with a NULL in its key is never found."""
+    def index(self, join: Join) -> dict[tuple[Any, ...], TableRow]:
+        """The table's rows by key. A duplicate key is an error; a row with a NULL in its key has no partner."""
         columns = tuple(key.column for key in join.keys)
-        found = self.indexes.get((join.table, columns))
-        if found is None:
+        if (join.table, columns) not in self.indexes:
             if join.table.lower() not in self.tables:
                 raise DataError("missing-table", f"there is no data for table {join.table}")
-            found = {}
+            by_key: dict[tuple[Any, ...], TableRow] = {}
             for row in self.tables[join.table.lower()]:
                 key = tuple(map(order_key, (row[column] for column in columns)))
                 if any(row[column] is None for column in columns):
                     continue
-                if key in found:
+                if key in by_key:
                     shown = ", ".join(f"{column} = {row[column]!r}" for column in columns)
                     raise DataError("duplicate-key", f"table {join.table} has two rows with {shown}")
-                found[key] = row
-            self.indexes[join.table, columns] = found
-        return found
+                by_key[key] = row
+            self.indexes[join.table, columns] = by_key
+        return self.indexes[join.table, columns]
 
-    def partner(self, join: Join, row: Row) -> tuple[Mapping[str, Value] | None, int]:
-        results = [self.evaluator.evaluate(key.expression, row) for key in join.keys]
-        errors = sum(result.failed for result in results)
-        if any(result.value is None for result in results):
-            return None, errors
-        return self.index(join).get(tuple(order_key(result.value) for result in results)), errors
+    def partner(self, join: Join, row: Row, errors: ErrorCount) -> TableRow | None:
+        values = [self.value(key.expression, row, errors) for key in join.keys]
+        return None if None in values else self.index(join).get(tuple(map(order_key, values)))
 
     # Time
 
@@ -284,13 +288,13 @@ class Interpreter:
                 partition.last_seen_us = clock_us
         self.clock_us = clock_us if self.clock_us is None else max(self.clock_us, clock_us)
 
-    def note_partition(self, row: Mapping[str, Value], time_us: int) -> None:
+    def note_partition(self, row: TableRow, time_us: int) -> None:
         key = order_key(row[self.stream.partition]) if self.stream.partition is not None else None
         known = self.partitions.get(key)
         highest_us = time_us if known is None else max(known.highest_us, time_us)
-        self.partitions[key] = Partition(highest_us, self.clock_us)
+        self.partitions[key] = PartitionTime(highest_us, self.clock_us)
 
-    def is_idle(self, partition: Partition) -> bool:
+    def is_idle(self, partition: PartitionTime) -> bool:
         if self.clock_us is None or partition.last_seen_us is None:
             return False
         return self.clock_us - partition.last_seen_us > self.stream.idle_us
@@ -317,12 +321,12 @@ class Interpreter:
                     registered.last_emitted = window
         return step
 
-    def is_complete(self, registered: Registered, window: Interval) -> bool:
+    def is_complete(self, registered: RegisteredQuery, window: Interval) -> bool:
         """The window lies outside the span of event times that were counted before the query joined."""
         missed = registered.missed
         return missed is None or missed.end_us <= window.start_us or window.end_us <= missed.start_us
 
-    def fill_gap(self, name: str, registered: Registered, window: Interval, step: StepResult) -> None:
+    def fill_gap(self, name: str, registered: RegisteredQuery, window: Interval, step: StepResult) -> None:
         """Empty windows of an ungrouped query appear between windows with rows, up to `max_empty` in a row; none if
         windows come more often than every millisecond.
         """
@@ -341,7 +345,7 @@ class Interpreter:
     def emit(
         self,
         name: str,
-        registered: Registered,
+        registered: RegisteredQuery,
         window: Interval,
         contributions: list[Contribution],
         complete: bool,
@@ -352,44 +356,37 @@ class Interpreter:
         for contribution in contributions:
             groups.setdefault(tuple(map(order_key, contribution.group)), []).append(contribution)
         rows: list[tuple[Any, tuple[Value, ...]]] = []
-        errors = 0
+        errors = ErrorCount()
         for key, members in groups.items():
-            row, failed = self.result_row(registered, window, members)
-            errors += failed
+            row = self.result_row(registered, window, members, errors)
             if row is not None:
                 sort_key, values = row
                 rows.append(((sort_key, tuple(map(total_order, key))), values))
         rows.sort(key=lambda pair: pair[0])
-        step.counts.errors[name] = step.counts.errors.get(name, 0) + errors
+        step.add_errors(name, errors)
         result = tuple(values for _, values in rows[: query.limit])
         step.results.append(WindowResult(name, window, result, complete))
 
     def result_row(
-        self, registered: Registered, window: Interval, members: list[Contribution]
-    ) -> tuple[tuple[Any, tuple[Value, ...]] | None, int]:
-        """(sort key, values) of one group, or None if HAVING keeps it out; and how many expressions failed."""
+        self, registered: RegisteredQuery, window: Interval, members: list[Contribution], errors: ErrorCount
+    ) -> tuple[Any, tuple[Value, ...]] | None:
+        """(sort key, values) of one group, or None if HAVING keeps it out."""
         query = registered.query
         known: dict[Expression, Value] = {WINDOW_START: window.start_us, WINDOW_END: window.end_us}
         if members:
             known |= dict(zip(query.group_by, map(plain_zero, members[0].group), strict=True))
-        errors = 0
         for position, aggregate in enumerate(registered.aggregates):
             values = [member.values[position] for member in members if member.values[position] is not None]
             try:
                 known[aggregate] = self.lower(aggregate, values)
-            except RowError:
+            except ComputationError:
                 known[aggregate] = None
-                errors += 1
-        if query.having is not None:
-            passes, failed = self.evaluator.evaluate(query.having, {}, known)
-            errors += failed
-            if passes is not True:
-                return None, errors
-        outputs = [self.evaluator.evaluate(output.expression, {}, known) for output in query.outputs]
-        orders = [self.evaluator.evaluate(order.expression, {}, known) for order in query.order_by]
-        errors += sum(result.failed for result in (*outputs, *orders))
-        sort_key = tuple(Sortable(result.value, order) for result, order in zip(orders, query.order_by, strict=True))
-        return (sort_key, tuple(result.value for result in outputs)), errors
+                errors.count += 1
+        if not self.passes(query.having, {}, errors, known):
+            return None
+        outputs = [self.value(output.expression, {}, errors, known) for output in query.outputs]
+        orders = [(self.value(order.expression, {}, errors, known), order) for order in query.order_by]
+        return tuple(Sortable(value, order) for value, order in orders), tuple(outputs)
 
 
 def hull(first: Interval, second: Interval) -> Interval:
