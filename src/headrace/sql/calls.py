@@ -17,7 +17,7 @@ from headrace.model.expressions import Aggregate, Call, Expression, Literal, agg
 from headrace.model.schema import Catalog, UserFunction
 from headrace.sql.constants import CONSTANT_CASTS
 from headrace.sql.scope import BOUNDS_HINT, NOT_REPLAYABLE, WINDOW_NAMES
-from headrace.sql.spots import allow
+from headrace.sql.stock import allow
 
 if TYPE_CHECKING:
     from headrace.sql.expressions import ExpressionBuilder

@@ -15,7 +15,7 @@ from headrace.model.expressions import Aggregate, Call, Expression, Literal, agg
 from headrace.sql import calls
 from headrace.sql.constants import CONSTANT_CASTS, number, with_backslash_escapes
 from headrace.sql.scope import Scope
-from headrace.sql.spots import Spots, allow
+from headrace.sql.stock import Spots, allow
 from headrace.sql.tokens import MAX_STATEMENT_BYTES, SIMPLIFY
 
 MAX_HEIGHT = 100

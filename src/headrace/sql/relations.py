@@ -15,7 +15,7 @@ from headrace.model.schema import Catalog, Stream, find_column
 from headrace.model.types import DOUBLE, TIMESTAMP
 from headrace.sql.expressions import ExpressionBuilder
 from headrace.sql.scope import Relation
-from headrace.sql.spots import allow
+from headrace.sql.stock import allow
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from sqlglot import exp
 from headrace.model.errors import QueryError, nearest
 from headrace.model.expressions import WINDOW_END, WINDOW_START, ColumnRef, Expression
 from headrace.model.schema import Catalog, Column, find_column
-from headrace.sql.spots import Spots
+from headrace.sql.stock import Spots
 
 WINDOW_NAMES: dict[str, Expression] = {"window_start": WINDOW_START, "window_end": WINDOW_END}
 BOUNDS_HINT = "the window's bounds are known in SELECT, HAVING and ORDER BY, outside of aggregates"

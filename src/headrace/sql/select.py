@@ -29,8 +29,7 @@ from headrace.sql.grammar import check_grammar
 from headrace.sql.lift import Lifted, lift
 from headrace.sql.relations import conjuncts, finish_joins, read_from, take_key
 from headrace.sql.scope import WINDOW_NAMES, Named, Scope
-from headrace.sql.spots import Spots, allow
-from headrace.sql.stock import stock_parse
+from headrace.sql.stock import Spots, allow, stock_parse
 from headrace.sql.tokens import check_limits
 from headrace.sql.window_clauses import WindowReader
 
