@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.expressions.joins import DuplicateKeyError, Lookup, Values
+from headrace.expressions.static_tables import DuplicateKeyError, KeyValues, Lookup
 from headrace.kernel.strings import StringValues
 
 KEYS = st.tuples(st.one_of(st.none(), st.integers(-3, 3)), st.one_of(st.none(), st.sampled_from(["", "a", "ü"])))
 
 
-def partners(keys: list[pa.Array], table_keys: list[pa.Array], kind: type[Values] = Values) -> list[int]:
+def partners(keys: list[pa.Array], table_keys: list[pa.Array], kind: type[KeyValues] = KeyValues) -> list[int]:
     known = [kind([column], key.type) for key, column in zip(keys, table_keys, strict=True)]
     numbers = [each.numbers_of_known(column) for each, column in zip(known, table_keys, strict=True)]
     lookup = Lookup(numbers, [len(each.known) for each in known])
@@ -23,10 +23,10 @@ def partners(keys: list[pa.Array], table_keys: list[pa.Array], kind: type[Values
     return [int(place) for place in found]
 
 
-@pytest.mark.parametrize("kind", [Values, StringValues])
+@pytest.mark.parametrize("kind", [KeyValues, StringValues])
 @given(st.lists(KEYS), st.lists(KEYS, unique=True))
 def test_each_row_finds_the_row_with_its_keys(
-    kind: type[Values], rows: list[tuple[int, str]], table: list[tuple[int, str]]
+    kind: type[KeyValues], rows: list[tuple[int, str]], table: list[tuple[int, str]]
 ) -> None:
     expected = {key: place for place, key in enumerate(table) if None not in key}
     whole = [pa.array([row[0] for row in rows], pa.int64()), pa.array([row[1] for row in rows], pa.string())]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.expressions import columns, kernels_texts
+from headrace.expressions import columns, texts
 from headrace.expressions.evaluation import Evaluation
 from headrace.model.errors import ExpressionFailure
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal
@@ -130,8 +130,8 @@ def test_an_expression_that_raises_is_named(problem: type[Exception], monkeypatc
     def length(_call: Call, _values: list[Any]) -> Any:
         raise problem("something unforeseen")
 
-    monkeypatch.setitem(kernels_texts.STRICT, "length", length)
-    monkeypatch.setattr("headrace.expressions.evaluation.STRICT", kernels_texts.STRICT)
+    monkeypatch.setitem(texts.STRICT, "length", length)
+    monkeypatch.setattr("headrace.expressions.evaluation.STRICT", texts.STRICT)
     tree = call("length", call("concat", S, Literal("a", STRING)))
     with pytest.raises(ExpressionFailure, match="something unforeseen") as caught:
         Evaluation(COLUMNS, 1_001).evaluate(tree)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.expressions.casts import from_text
 from headrace.expressions.columns import Evaluated
-from headrace.expressions.kernels_casts import from_text
 from headrace.inputs.conversion import plain_addresses, plain_times, read_texts
 from headrace.model.types import ADDRESS, TIMESTAMP
 

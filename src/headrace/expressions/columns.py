@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from headrace.model.arrays import Mask
 from headrace.model.arrow import address_bytes, arrow_type, plain_values
+from headrace.model.expressions import Call
 from headrace.model.types import NULL, DataType, Value
 
 Values: TypeAlias = pa.Array | pa.Scalar
@@ -50,6 +51,10 @@ class Evaluated:
 
     values: Values
     failed: Mask | None = None
+
+
+ColumnFunction: TypeAlias = Callable[[Call, list[Values]], Evaluated]
+"""Takes the tree and its arguments, at least one of them a column; the failures it returns are its own."""
 
 
 def column_type(data_type: DataType) -> pa.DataType:
@@ -91,6 +96,11 @@ def repeat_value(values: Values, length: int) -> pa.Array:
     return pa.repeat(values, length)
 
 
+def row_count(operands: Iterable[Values]) -> int:
+    """How many rows the operands have; constants alone have one."""
+    return max((len(operand) for operand in operands if isinstance(operand, pa.Array)), default=1)
+
+
 def text_bytes_of(values: Values) -> int:
     """What the texts of a column take, or one text that is the same for every row; 0 for other types."""
     if not pa.types.is_string(values.type):
@@ -100,10 +110,10 @@ def text_bytes_of(values: Values) -> int:
     return int(values.nbytes)
 
 
-def spread(found: Evaluated, length: int) -> Evaluated:
+def spread(column: Evaluated, length: int) -> Evaluated:
     """Written out, one value for each row."""
-    failed = None if found.failed is None else np.broadcast_to(found.failed, (length,))
-    return Evaluated(repeat_value(found.values, length), failed if failed is not None and failed.any() else None)
+    failed = None if column.failed is None else np.broadcast_to(column.failed, (length,))
+    return Evaluated(repeat_value(column.values, length), failed if failed is not None and failed.any() else None)
 
 
 # Masks
@@ -183,7 +193,7 @@ def row_by_row(
     compute: Callable[..., Any], operands: list[Values], types: list[DataType], gives: DataType
 ) -> Evaluated:
     """`compute` for each row without a NULL; RowError fails the row."""
-    length = max((len(operand) for operand in operands if isinstance(operand, pa.Array)), default=1)
+    length = row_count(operands)
     lists = [plain_values(repeat_value(operand, length), kind) for operand, kind in zip(operands, types, strict=True)]
     return collect_outcomes([attempt(compute, row) for row in (zip(*lists, strict=True) if lists else [()])], gives)
 
@@ -191,11 +201,13 @@ def row_by_row(
 def by_distinct(compute: Callable[[Any], Any], array: pa.Array, takes: DataType, gives: DataType) -> Evaluated:
     """`compute` for each distinct value, once; RowError fails its rows. Not for DOUBLE, where 0.0 equals -0.0."""
     encoded = one_row(array).dictionary_encode()
-    found = collect_outcomes([attempt(compute, (value,)) for value in plain_values(encoded.dictionary, takes)], gives)
+    distinct = collect_outcomes(
+        [attempt(compute, (value,)) for value in plain_values(encoded.dictionary, takes)], gives
+    )
     failed = None
-    if found.failed is not None:
-        failed = np.append(found.failed, False)[pc.fill_null(encoded.indices, len(found.failed)).to_numpy()]
-    return Evaluated(found.values.take(encoded.indices), failed)
+    if distinct.failed is not None:
+        failed = np.append(distinct.failed, False)[pc.fill_null(encoded.indices, len(distinct.failed)).to_numpy()]
+    return Evaluated(distinct.values.take(encoded.indices), failed)
 
 
 def attempt(compute: Callable[..., Any], row: tuple[Any, ...]) -> tuple[Any, bool]:
@@ -213,13 +225,20 @@ def collect_outcomes(outcomes: list[tuple[Any, bool]], gives: DataType) -> Evalu
     return Evaluated(values, failed if failed.any() else None)
 
 
-def patch_rows(values: pa.Array, rows: Mask, found: Evaluated) -> Evaluated:
-    """The values with those of `rows` replaced by `found`, one for each of them."""
+def patch_rows(values: pa.Array, rows: Mask, patch: Evaluated) -> Evaluated:
+    """The values with those of `rows` replaced by the `patch`, one for each of them."""
     failed = None
-    if found.failed is not None:
+    if patch.failed is not None:
         failed = np.zeros(len(values), np.bool_)
-        failed[rows] = found.failed
-    return Evaluated(pc.replace_with_mask(values, pa.array(rows), found.values), failed)
+        failed[rows] = patch.failed
+    return Evaluated(pc.replace_with_mask(values, pa.array(rows), patch.values), failed)
+
+
+def patch_by_distinct(
+    values: pa.Array, rows: Mask, compute: Callable[[Any], Any], source: pa.Array, takes: DataType, gives: DataType
+) -> Evaluated:
+    """The values with those of `rows` computed from the `source`, once for each distinct value of it."""
+    return patch_rows(values, rows, by_distinct(compute, source.filter(pa.array(rows)), takes, gives))
 
 
 def canonical(values: pa.Array) -> pa.Array:

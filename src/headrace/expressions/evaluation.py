@@ -1,4 +1,6 @@
-"""Expressions over the columns of one batch: the walk. What each function computes is in the `kernels_*` modules.
+"""Expressions over the columns of one batch: the walk.
+
+What a function computes is in the module of its kind: `numbers`, `texts`, ...
 
 A failure travels beside the values, and counts only where it could matter (docs/decisions/0002).
 """
@@ -11,13 +13,10 @@ from datetime import UTC, tzinfo
 import numpy as np
 import pyarrow as pa
 
-from headrace.expressions import kernels_addresses as addresses
-from headrace.expressions import kernels_comparisons as comparisons
-from headrace.expressions import kernels_logic as logic
-from headrace.expressions import kernels_numbers as numbers
-from headrace.expressions import kernels_texts as texts
-from headrace.expressions import kernels_times as times
+from headrace.expressions import addresses, comparisons, logic, numbers, texts
+from headrace.expressions.casts import cast
 from headrace.expressions.columns import (
+    ColumnFunction,
     Evaluated,
     TooManyBytesError,
     Values,
@@ -30,7 +29,6 @@ from headrace.expressions.columns import (
     text_bytes_of,
     unite_masks,
 )
-from headrace.expressions.kernels_casts import cast
 from headrace.expressions.user_calls import call_user_function
 from headrace.model.arrays import Mask
 from headrace.model.errors import ExpressionFailure
@@ -38,19 +36,15 @@ from headrace.model.expressions import Call, ColumnRef, Expression, Literal, chi
 from headrace.model.schema import UserFunction
 from headrace.model.types import NULL, STRING
 
-Kernel = Callable[[Call, list[Values]], Evaluated]
-"""Takes the tree and its arguments, at least one of them a column; the failures it gives are its own."""
-
-STRICT: Mapping[str, Kernel] = {
+STRICT: Mapping[str, ColumnFunction] = {
     **numbers.STRICT,
     **comparisons.STRICT,
     **logic.STRICT,
     **texts.STRICT,
-    **times.STRICT,
     **addresses.STRICT,
 }
 """Functions that give NULL for NULL: they never see an argument that is NULL for every row."""
-LENIENT: Mapping[str, Kernel] = {**comparisons.LENIENT, **logic.LENIENT}
+LENIENT: Mapping[str, ColumnFunction] = {**comparisons.LENIENT, **logic.LENIENT}
 """Functions that give something for NULL; a failed argument fails them too."""
 FORGIVING: Mapping[str, Callable[[Call, list[Evaluated]], Evaluated]] = logic.FORGIVING
 """Functions that forget a failure which could not matter."""
@@ -88,14 +82,14 @@ class Evaluation:
             ExpressionFailure: the column can't be computed at all.
         """
         try:
-            found = spread(self.column_in_memory(tree), self.length)
+            column = spread(self.column_in_memory(tree), self.length)
             if tree not in self.kept:
-                self.keep(tree, found.values)
+                self.keep(tree, column.values)
         except (TooManyBytesError, MemoryError, pa.ArrowCapacityError) as problem:
             raise ExpressionFailure(tree, f"it takes too much memory: {problem}", is_too_large=True) from problem
         except (pa.ArrowException, ArithmeticError, RecursionError, ValueError) as problem:
             raise ExpressionFailure(tree, f"{type(problem).__name__}: {problem}") from problem
-        return found
+        return column
 
     def keep(self, tree: Expression, values: pa.Array) -> None:
         """Texts that were asked for stay as long as the evaluation does."""
@@ -124,8 +118,8 @@ class Evaluation:
         failed = None
         if any(part.failed is not None for part in parts):
             failed = np.concatenate([failed_rows(part) for part in parts])
-        found = self.computed[tree] = Evaluated(pa.concat_arrays([part.values for part in parts]), failed)
-        return found
+        self.computed[tree] = Evaluated(pa.concat_arrays([part.values for part in parts]), failed)
+        return self.computed[tree]
 
     def piece(self, tree: Expression, begin: int, length: int) -> Evaluation:
         """Some of the rows, with what `tree` needs of them."""
@@ -134,9 +128,9 @@ class Evaluation:
         pending = [tree]
         while pending:
             node = pending.pop()
-            found = self.computed.get(node) if node in self.kept else None
-            if found is not None and found.failed is None and isinstance(found.values, pa.Array):
-                known[node] = found.values.slice(begin, length)
+            column = self.computed.get(node) if node in self.kept else None
+            if column is not None and column.failed is None and isinstance(column.values, pa.Array):
+                known[node] = column.values.slice(begin, length)
             elif isinstance(node, ColumnRef):
                 columns[node.relation, node.name] = self.columns[node.relation, node.name].slice(begin, length)
             else:
@@ -144,13 +138,13 @@ class Evaluation:
         return Evaluation(columns, length, self.functions.values(), self.zone, known)
 
     def column(self, tree: Expression) -> Evaluated:
-        found = self.computed.get(tree)
-        if found is None:
-            found = self.computed[tree] = self.compute(tree)
-            if isinstance(tree, Call) and isinstance(found.values, pa.Array):
-                self.held_bytes += found.values.nbytes
+        column = self.computed.get(tree)
+        if column is None:
+            column = self.computed[tree] = self.compute(tree)
+            if isinstance(tree, Call) and isinstance(column.values, pa.Array):
+                self.held_bytes += column.values.nbytes
                 check_held(self.held_bytes)
-        return found
+        return column
 
     def compute(self, tree: Expression) -> Evaluated:
         if isinstance(tree, Literal):
@@ -163,16 +157,16 @@ class Evaluation:
         if any(isinstance(argument.values, pa.Array) for argument in arguments):
             return self.call(tree, arguments)
         written_out = [Evaluated(one_row(argument.values), argument.failed) for argument in arguments[:1]]
-        found = self.call(tree, written_out + arguments[1:])
-        return found if isinstance(found.values, pa.Scalar) else Evaluated(found.values[0], found.failed)
+        row = self.call(tree, written_out + arguments[1:])
+        return row if isinstance(row.values, pa.Scalar) else Evaluated(row.values[0], row.failed)
 
     def call(self, tree: Call, arguments: list[Evaluated]) -> Evaluated:
         if tree.type == STRING and tree.function != "concat":
             check_held(sum(self.text_bytes_in(argument.values) for argument in arguments))
         if tree.function in FORGIVING:
             return FORGIVING[tree.function](tree, arguments)
-        found = self.apply(tree, [argument.values for argument in arguments])
-        return Evaluated(found.values, unite_masks([found.failed, *(argument.failed for argument in arguments)]))
+        result = self.apply(tree, [argument.values for argument in arguments])
+        return Evaluated(result.values, unite_masks([result.failed, *(argument.failed for argument in arguments)]))
 
     def text_bytes_in(self, values: Values) -> int:
         """What the texts take that a function may choose from, or pass on: a constant may be chosen for every row."""

@@ -52,6 +52,13 @@ def check_count(arguments: Arguments, least: int, most: int | None) -> None:
         raise ValueError(f"takes {expected} argument{'' if expected == '1' else 's'}, not {len(arguments)}")
 
 
+def check_types(arguments: Arguments, wanted: DataType, refusal: str) -> None:
+    """Raise the refusal, with the type, for an argument that is neither of the wanted type nor NULL."""
+    for argument in arguments:
+        if argument.type not in (wanted, NULL):
+            raise ValueError(refusal.format(argument.type))
+
+
 def numeric(arguments: Arguments, count: int = 1) -> list[DataType]:
     check_count(arguments, count, count)
     for argument in arguments:
@@ -150,9 +157,7 @@ def membership(arguments: Arguments) -> DataType:
 
 
 def boolean(arguments: Arguments) -> DataType:
-    for argument in arguments:
-        if argument.type not in (BOOLEAN, NULL):
-            raise ValueError(f"takes conditions, not {argument.type}")
+    check_types(arguments, BOOLEAN, "takes conditions, not {}")
     return BOOLEAN
 
 
@@ -175,16 +180,13 @@ def null_if(arguments: Arguments) -> DataType:
 
 def all_strings(arguments: Arguments) -> DataType:
     check_count(arguments, 1, None)
-    for argument in arguments:
-        if argument.type not in (STRING, NULL):
-            raise ValueError(f"joins STRINGs, not {argument.type}; CAST it AS STRING first")
+    check_types(arguments, STRING, "joins STRINGs, not {}; CAST it AS STRING first")
     return STRING
 
 
 def like(arguments: Arguments) -> DataType:
     text, pattern = arguments
-    if text.type not in (STRING, NULL):
-        raise ValueError(f"matches STRINGs, not {text.type}")
+    check_types((text,), STRING, "matches STRINGs, not {}")
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         raise ValueError("needs a constant pattern")
     if sum(part in WILDCARDS for part in pattern_parts(pattern.value)) > MAX_WILDCARDS:
@@ -199,8 +201,7 @@ def pattern_parts(pattern: str) -> list[str]:
 
 def in_network(arguments: Arguments) -> DataType:
     check_count(arguments, 2, 2)
-    if arguments[0].type not in (ADDRESS, NULL):
-        raise ValueError(f"takes an ADDRESS, not {arguments[0].type}")
+    check_types(arguments[:1], ADDRESS, "takes an ADDRESS, not {}")
     network = arguments[1]
     if not isinstance(network, Literal) or not isinstance(network.value, str):
         raise ValueError("needs a constant network such as '10.0.0.0/8'")
@@ -213,8 +214,7 @@ def in_network(arguments: Arguments) -> DataType:
 
 def network_prefix(arguments: Arguments) -> DataType:
     check_count(arguments, 2, 2)
-    if arguments[0].type not in (ADDRESS, NULL):
-        raise ValueError(f"takes an ADDRESS, not {arguments[0].type}")
+    check_types(arguments[:1], ADDRESS, "takes an ADDRESS, not {}")
     literal_in_range(arguments[1], 0, 128, "the length of the prefix")
     return ADDRESS
 
@@ -243,28 +243,17 @@ def check_cast(source: DataType, target: DataType) -> None:
 
 FUNCTIONS: Mapping[str, Rule] = {
     # operators, under their symbol or keyword
-    "+": arithmetic(sum_digits),
-    "-": arithmetic(sum_digits),
+    **dict.fromkeys(("+", "-", "%"), arithmetic(sum_digits)),
     "*": arithmetic(product_digits),
     "/": division,
     "div": integer_division,
-    "%": arithmetic(sum_digits),
     "negate": same_number,
-    "=": comparison,
-    "<>": comparison,
-    "<": comparison,
-    "<=": comparison,
-    ">": comparison,
-    ">=": comparison,
-    "and": boolean,
-    "or": boolean,
-    "not": boolean,
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">="), comparison),
+    **dict.fromkeys(("and", "or", "not", "is_true", "is_false"), boolean),
     "in": membership,
     "like": like,
     "is_null": any_to_boolean,
     "is_not_null": any_to_boolean,
-    "is_true": boolean,
-    "is_false": boolean,
     "case": case,
     # numbers
     "abs": same_number,
@@ -272,37 +261,23 @@ FUNCTIONS: Mapping[str, Rule] = {
     "ceil": whole_number,
     "floor": whole_number,
     "round": rounding,
-    "sqrt": real_function,
-    "exp": real_function,
-    "ln": real_function,
-    "log2": real_function,
-    "log10": real_function,
+    **dict.fromkeys(("sqrt", "exp", "ln", "log2", "log10"), real_function),
     "power": division,
-    "greatest": lambda arguments: unify_types(arguments, least=2),
-    "least": lambda arguments: unify_types(arguments, least=2),
+    **dict.fromkeys(("greatest", "least"), lambda arguments: unify_types(arguments, least=2)),
     # NULLs
     "coalesce": unify_types,
     "nullif": null_if,
     # strings
     "concat": all_strings,
-    "lower": fixed_types((STRING,), STRING),
-    "upper": fixed_types((STRING,), STRING),
+    **dict.fromkeys(("lower", "upper", "trim", "ltrim", "rtrim"), fixed_types((STRING,), STRING)),
     "length": fixed_types((STRING,), BIGINT),
-    "trim": fixed_types((STRING,), STRING),
-    "ltrim": fixed_types((STRING,), STRING),
-    "rtrim": fixed_types((STRING,), STRING),
     "substring": fixed_types((STRING, BIGINT, BIGINT), STRING, optional=1),
-    "left": fixed_types((STRING, BIGINT), STRING),
-    "right": fixed_types((STRING, BIGINT), STRING),
+    **dict.fromkeys(("left", "right"), fixed_types((STRING, BIGINT), STRING)),
     "replace": fixed_types((STRING, STRING, STRING), STRING),
     "instr": fixed_types((STRING, STRING), BIGINT),
-    "starts_with": fixed_types((STRING, STRING), BOOLEAN),
-    "ends_with": fixed_types((STRING, STRING), BOOLEAN),
-    "contains": fixed_types((STRING, STRING), BOOLEAN),
+    **dict.fromkeys(("starts_with", "ends_with", "contains"), fixed_types((STRING, STRING), BOOLEAN)),
     # time
-    "unix_seconds": fixed_types((TIMESTAMP,), BIGINT),
-    "unix_millis": fixed_types((TIMESTAMP,), BIGINT),
-    "unix_micros": fixed_types((TIMESTAMP,), BIGINT),
+    **dict.fromkeys(("unix_seconds", "unix_millis", "unix_micros"), fixed_types((TIMESTAMP,), BIGINT)),
     # addresses
     "ip_in": in_network,
     "ip_prefix": network_prefix,

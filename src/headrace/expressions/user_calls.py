@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,25 +21,15 @@ from headrace.expressions.columns import (
     present,
     repeat_value,
     row_by_row,
+    row_count,
     set_failed_null,
 )
-from headrace.expressions.kernels_decimals import fit_decimal, fit_decimal_value
+from headrace.expressions.decimals import fit_decimal, fit_decimal_value
 from headrace.model.address import BITS
 from headrace.model.arrow import arrow_type, is_bytes, is_text
 from headrace.model.expressions import Call
 from headrace.model.schema import UserFunction
 from headrace.model.types import ADDRESS, DOUBLE, MAX_BIGINT, MAX_TEXT_BYTES, MIN_BIGINT, STRING, DataType
-
-PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
-    "BOOLEAN": bool,
-    "BIGINT": int,
-    "DOUBLE": (int, float),
-    "STRING": str,
-    "TIMESTAMP": int,
-    "ADDRESS": int,
-    "DECIMAL": (int, Decimal),
-    "BINARY": bytes,
-}
 
 RAISED = (Exception, SystemExit)
 """A user's function, and the values it returns, may raise anything, and must not stop the other queries. The text of
@@ -73,11 +63,11 @@ def check_results(function: UserFunction) -> Callable[..., Any]:
 
 def of_type(value: Any, data_type: DataType) -> Any:
     """The value as one of the declared type. To Python a bool is an int; to SQL it is not."""
-    is_boolean = data_type.name == "BOOLEAN"
-    if not isinstance(value, PYTHON_TYPES[data_type.name]) or isinstance(value, bool) != is_boolean:
+    wanted = RESULT_TYPES[data_type.name]
+    if not isinstance(value, wanted.python) or isinstance(value, bool) != (wanted.python is bool):
         raise RowError(f"{type(value).__name__} is not {data_type}")
     try:
-        return FITTING[data_type.name](value, data_type)
+        return wanted.fit(value, data_type)
     except (OverflowError, UnicodeError) as problem:
         raise RowError(f"beyond {data_type}") from problem
 
@@ -97,24 +87,12 @@ def encodable(value: str, _type: DataType) -> str:
     return value
 
 
-FITTING: dict[str, Callable[[Any, DataType], Any]] = {
-    "BOOLEAN": lambda value, _type: bool(value),
-    "BIGINT": within(MIN_BIGINT, MAX_BIGINT),
-    "TIMESTAMP": within(MIN_BIGINT, MAX_BIGINT),
-    "ADDRESS": within(0, 2**BITS - 1),
-    "DOUBLE": lambda value, _type: float(value),
-    "DECIMAL": lambda value, data_type: fit_decimal_value(Decimal(value), data_type),
-    "STRING": encodable,
-    "BINARY": lambda value, _type: value,
-}
-
-
 # Whole arrays
 
 
 def call_with_arrays(function: UserFunction, values: list[Values]) -> Evaluated:
     """With the rows in which no argument is NULL. If the call fails, they all do."""
-    length = max(len(one) for one in values if isinstance(one, pa.Array))
+    length = row_count(values)
     arrays = [repeat_value(one, length) for one in values]
     rows = present(*arrays)
     if rows is not None:
@@ -122,10 +100,10 @@ def call_with_arrays(function: UserFunction, values: list[Values]) -> Evaluated:
     if len(arrays[0]) == 0:
         return Evaluated(null(function.returns))
     try:
-        found = array_of_type(call_once(function, arrays), function.returns, len(arrays[0]))
+        result = array_of_type(call_once(function, arrays), function.returns, len(arrays[0]))
     except RowError:
         return Evaluated(null(function.returns), np.ones(length, np.bool_) if rows is None else rows)
-    return found if rows is None else patch_rows(pa.nulls(length, found.values.type), rows, found)
+    return result if rows is None else patch_rows(pa.nulls(length, result.values.type), rows, result)
 
 
 def call_once(function: UserFunction, arrays: list[pa.Array]) -> pa.Array:
@@ -140,26 +118,46 @@ def call_once(function: UserFunction, arrays: list[pa.Array]) -> pa.Array:
 
 def array_of_type(array: Any, data_type: DataType, length: int) -> Evaluated:
     """What a single value may be, an array may hold: whole numbers of any width, and those as DOUBLE or DECIMAL."""
-    if not isinstance(array, pa.Array) or len(array) != length or not ARROW_KINDS[data_type.name](array.type):
+    if not isinstance(array, pa.Array) or len(array) != length or not RESULT_TYPES[data_type.name].is_arrow(array.type):
         raise RowError(f"not {length} values of type {data_type}")
     if data_type.name == "DECIMAL":
         return fit_decimal(array.cast(pa.decimal128(20, 0)) if pa.types.is_integer(array.type) else array, data_type)
     try:
-        found = array.cast(arrow_type(data_type), safe=data_type != DOUBLE)
+        values = array.cast(arrow_type(data_type), safe=data_type != DOUBLE)
     except pa.ArrowInvalid as problem:
         raise RowError(f"beyond {data_type}") from problem
     if data_type != STRING:
-        return Evaluated(found)
-    return set_failed_null(found, holds(pc.greater(pc.binary_length(found), MAX_TEXT_BYTES)))
+        return Evaluated(values)
+    return set_failed_null(values, holds(pc.greater(pc.binary_length(values), MAX_TEXT_BYTES)))
 
 
-ARROW_KINDS: dict[str, Callable[[pa.DataType], bool]] = {
-    "BOOLEAN": pa.types.is_boolean,
-    "BIGINT": pa.types.is_integer,
-    "DOUBLE": lambda arrow: pa.types.is_floating(arrow) or pa.types.is_integer(arrow),
-    "STRING": is_text,
-    "TIMESTAMP": pa.types.is_timestamp,
-    "ADDRESS": lambda arrow: arrow == arrow_type(ADDRESS),
-    "DECIMAL": lambda arrow: pa.types.is_decimal128(arrow) or pa.types.is_integer(arrow),
-    "BINARY": is_bytes,
+def as_is(value: Any, _type: DataType) -> Any:
+    return value
+
+
+class ResultType(NamedTuple):
+    """What a function may return for a declared type: Python values, which must fit, and Arrow arrays."""
+
+    python: type | tuple[type, ...]
+    fit: Callable[[Any, DataType], Any]
+    is_arrow: Callable[[pa.DataType], bool]
+
+
+RESULT_TYPES = {
+    "BOOLEAN": ResultType(bool, as_is, pa.types.is_boolean),
+    "BIGINT": ResultType(int, within(MIN_BIGINT, MAX_BIGINT), pa.types.is_integer),
+    "DOUBLE": ResultType(
+        (int, float),
+        lambda value, _type: float(value),
+        lambda arrow: pa.types.is_floating(arrow) or pa.types.is_integer(arrow),
+    ),
+    "STRING": ResultType(str, encodable, is_text),
+    "TIMESTAMP": ResultType(int, within(MIN_BIGINT, MAX_BIGINT), pa.types.is_timestamp),
+    "ADDRESS": ResultType(int, within(0, 2**BITS - 1), lambda arrow: arrow == arrow_type(ADDRESS)),
+    "DECIMAL": ResultType(
+        (int, Decimal),
+        lambda value, data_type: fit_decimal_value(Decimal(value), data_type),
+        lambda arrow: pa.types.is_decimal128(arrow) or pa.types.is_integer(arrow),
+    ),
+    "BINARY": ResultType(bytes, as_is, is_bytes),
 }

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.expressions.casts import from_text
 from headrace.expressions.columns import (
     Evaluated,
     RowError,
@@ -23,7 +24,6 @@ from headrace.expressions.columns import (
     set_failed_null,
     unite_masks,
 )
-from headrace.expressions.kernels_casts import from_text
 from headrace.kernel.address_loops import OCTETS, read_octets
 from headrace.kernel.states.columns import readable
 from headrace.kernel.strings import buffers

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headrace.expressions.joins import NO_PARTNER, Positions, Values
+from headrace.expressions.static_tables import NO_PARTNER, KeyValues, Positions
 from headrace.kernel.string_loops import Bytes, Offsets, fill_table, find_strings
 
 
-class StringValues(Values):
+class StringValues(KeyValues):
     """Compiled where all keys are strings."""
 
     def __init__(self, columns: list[pa.Array], wanted: pa.DataType) -> None:

@@ -16,8 +16,7 @@ from headrace.edge.tables.operands import is_tabular
 from headrace.edge.tables.row_layout import Piece, attributes_of
 from headrace.edge.tables.table_set import Part, Shared
 from headrace.edge.tables.tables import Counts, Flush, Replacement
-from headrace.expressions.joins import Positions
-from headrace.expressions.static_tables import Data
+from headrace.expressions.static_tables import Data, Positions
 from headrace.kernel.combine import NodePartials, combine
 from headrace.kernel.interchange import pack
 from headrace.kernel.level1.fold import finest_dimensions, fold_all

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.expressions.evaluation import Evaluation
-from headrace.expressions.joins import Positions
-from headrace.expressions.static_tables import Columns, Data, Partners
+from headrace.expressions.static_tables import Columns, Data, Partners, Positions
 from headrace.kernel.level1.cells import codes_of
 from headrace.kernel.strings import StringValues
 from headrace.model.expressions import columns_in

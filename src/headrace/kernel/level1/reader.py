@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expressions.joins import Positions
-from headrace.expressions.static_tables import Data
+from headrace.expressions.static_tables import Data, Positions
 from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.failures import failures_named

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.expressions.columns import Evaluated, raw
-from headrace.expressions.kernels_decimals import as_double
+from headrace.expressions.decimals import as_double
 from headrace.kernel.states.columns import Columns, Slots, column, find_valid, numbers, readable
 from headrace.kernel.states.fold_loops import add_counts, add_deviations
 from headrace.kernel.states.state import StateFamily

@@ -23,7 +23,7 @@ from headrace.expressions.columns import (
     raw,
     set_failed_null,
 )
-from headrace.expressions.kernels_decimals import MAX_EXACT_DOUBLE, MAX_EXACT_POWER, WIDE_DIGITS, fit_decimal
+from headrace.expressions.decimals import MAX_EXACT_DOUBLE, MAX_EXACT_POWER, WIDE_DIGITS, fit_decimal
 from headrace.kernel.states.columns import Columns, Slots, column, find_valid, numbers, readable
 from headrace.kernel.states.fold_loops import (
     SCALE,

@@ -12,41 +12,42 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.expressions.characters import Characters
 from headrace.expressions.columns import (
+    ColumnFunction,
     Evaluated,
     RowError,
     Values,
     build_column,
-    by_distinct,
     check_held,
     one_row,
-    patch_rows,
+    patch_by_distinct,
     raw,
     repeat_value,
     row_by_row,
+    row_count,
     set_failed_null,
+    validity_bitmap,
 )
 from headrace.expressions.functions import pattern_parts
+from headrace.model.arrays import Integers
 from headrace.model.expressions import Call, Literal
 from headrace.model.types import MAX_TEXT_BYTES, STRING
 
 FAR = 2**40
 """Beyond the end of every text."""
-Kernel = Callable[[Call, list[Values]], Evaluated]
 Lengths = NDArray[np.int64]
 
 
-def with_constants(vectorised: Callable[..., pa.Array], one: Callable[..., Any]) -> Kernel:
+def with_constants(vectorised: Callable[..., pa.Array], one: Callable[..., Any]) -> ColumnFunction:
     """`vectorised` where all arguments but the first are constants; else `one` row after the other."""
 
-    def kernel(call: Call, values: list[Values]) -> Evaluated:
+    def compute(call: Call, values: list[Values]) -> Evaluated:
         text, *others = values
         if isinstance(text, pa.Array) and all(isinstance(other, pa.Scalar) for other in others):
             return Evaluated(vectorised(text, *(other.as_py() for other in others)))
         return row_by_row(one, values, [STRING] * len(values), call.type)
 
-    return kernel
+    return compute
 
 
 # Texts that may be longer than what they are made of: their lengths are known before memory is taken for them
@@ -62,7 +63,7 @@ def concat(call: Call, values: list[Values]) -> Evaluated:
 
 
 def byte_lengths(texts: Values) -> Lengths:
-    """Of each text; of a NULL 0."""
+    """The length of each text; 0 for a NULL."""
     return raw(pc.fill_null(pc.binary_length(one_row(texts)), 0), np.int32).astype(np.int64)
 
 
@@ -111,17 +112,17 @@ def length(call: Call, values: list[Values]) -> Evaluated:
 # Case: one character for one character, so the German sharp s keeps its form
 
 
-def change_case(ascii_form: Callable[[pa.Array], pa.Array], change: Callable[[str], str]) -> Kernel:
+def change_case(ascii_form: Callable[[pa.Array], pa.Array], change: Callable[[str], str]) -> ColumnFunction:
     """Each distinct text that is not ASCII goes through Python, so the Unicode tables are those of the reference."""
 
-    def kernel(call: Call, values: list[Values]) -> Evaluated:
-        found = ascii_form(values[0])
+    def compute(call: Call, values: list[Values]) -> Evaluated:
+        changed = ascii_form(values[0])
         other = ~pc.fill_null(pc.string_is_ascii(values[0]), True).to_numpy(zero_copy_only=False)
         if not other.any():
-            return Evaluated(found)
-        return patch_rows(found, other, by_distinct(change, values[0].filter(pa.array(other)), STRING, STRING))
+            return Evaluated(changed)
+        return patch_by_distinct(changed, other, change, values[0], STRING, STRING)
 
-    return kernel
+    return compute
 
 
 def simple_upper(text: str) -> str:
@@ -170,10 +171,6 @@ def constant_slice(text: pa.Array, position: int, count: int | None) -> pa.Array
     return pc.utf8_slice_codeunits(text, start, stop)
 
 
-def row_count(values: list[Values]) -> int:
-    return max(len(one) for one in values if isinstance(one, pa.Array))
-
-
 def take_left(call: Call, values: list[Values]) -> Evaluated:
     text, count = values
     if isinstance(count, pa.Scalar):
@@ -199,8 +196,8 @@ def find(text: pa.Array, part: str) -> pa.Array:
     byte = pc.find_substring(text, part)
     if pc.all(pc.string_is_ascii(text)).as_py() is not False:
         return pc.add(byte.cast(pa.int64()), 1)
-    found = raw(byte, np.int32)
-    positions = np.where(found < 0, 0, Characters(text).count_before(np.maximum(found, 0)) + 1)
+    bytes_before = raw(byte, np.int32)
+    positions = np.where(bytes_before < 0, 0, Characters(text).count_before(np.maximum(bytes_before, 0)) + 1)
     return build_column(positions, pa.int64(), text)
 
 
@@ -232,7 +229,55 @@ SIMPLE_PATTERNS: dict[str, Callable[[pa.Array, str], pa.Array]] = {
     "%x%": pc.match_substring,
 }
 
-STRICT: dict[str, Kernel] = {
+# Characters, found in the UTF-8 bytes of a column all at once
+
+
+class Characters:
+    """`places` are the bytes at which characters begin, then the end; `first` and `counts` select those of a text."""
+
+    def __init__(self, texts: pa.Array) -> None:
+        self.offsets = text_offsets(texts)
+        self.bytes = text_bytes(texts)
+        begins = (self.bytes[self.offsets[0] : self.offsets[-1]] & 0xC0) != 0x80
+        self.places = np.append(np.flatnonzero(begins), len(begins)) + self.offsets[0]
+        self.before = np.append(0, np.cumsum(begins))
+        edges = self.before[self.offsets - self.offsets[0]]
+        self.first: Integers = edges[:-1]
+        self.counts: Integers = np.diff(edges)
+
+    def slice(self, begin: Integers, end: Integers, *operands: Values) -> pa.Array:
+        """The characters from `begin` up to `end` of each text, as far as there are any."""
+        begin = np.clip(begin, 0, self.counts)
+        end = np.clip(end, begin, self.counts)
+        starts = self.places[self.first + begin]
+        lengths = self.places[self.first + end] - starts
+        offsets = np.append(0, np.cumsum(lengths))
+        taken = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return texts_of(self.bytes[taken], offsets, *operands)
+
+    def count_before(self, byte: NDArray[Any]) -> Integers:
+        """How many characters of each text lie before a byte of it."""
+        counts: Integers = self.before[self.offsets[:-1] - self.offsets[0] + byte] - self.first
+        return counts
+
+
+def text_offsets(texts: pa.Array) -> Integers:
+    if len(texts) == 0:
+        return np.zeros(1, np.int64)
+    return np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, texts.offset * 4).astype(np.int64)
+
+
+def text_bytes(texts: pa.Array) -> NDArray[np.uint8]:
+    data = texts.buffers()[2]
+    return np.zeros(0, np.uint8) if data is None or data.size == 0 else np.frombuffer(data, np.uint8)
+
+
+def texts_of(data: NDArray[np.uint8], offsets: Integers, *operands: Values) -> pa.Array:
+    buffers = [validity_bitmap(*operands), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+
+
+STRICT: dict[str, ColumnFunction] = {
     "like": like,
     "concat": concat,
     "lower": change_case(pc.ascii_lower, simple_lower),

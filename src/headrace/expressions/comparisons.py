@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expressions.columns import Evaluated, RowError, Values, from_plain, is_null, null, one_row, raw
-from headrace.expressions.kernels_decimals import align_decimals, as_double, fit_decimal, fit_decimal_value, fit_type
+from headrace.expressions.decimals import align_decimals, as_double, fit_decimal, fit_decimal_value, fit_type
 from headrace.expressions.normal import MIRRORED
 from headrace.model.expressions import Call, Literal
 from headrace.model.types import BIGINT, BOOLEAN, DOUBLE, MAX_BIGINT, MIN_BIGINT, DataType, Value
@@ -95,17 +95,17 @@ def membership(call: Call, values: list[Values]) -> Evaluated:
     numbers = [float(value) for value, other in constants if DOUBLE in (kind, other) and value is not None]
     others = [as_member(value, kind) for value, other in constants if DOUBLE not in (kind, other) and value is not None]
     members = [member for member in others if member is not None]
-    found = [
+    answers = [
         null(BOOLEAN) if is_null(one) else compare("=", (subject, one), (kind, other))
         for one, other in zip(values[1:], computed, strict=True)
     ]
     if numbers:
-        found.append(one_of_doubles(as_double(subject, kind), numbers))
-    if members or not found:
-        found.append(one_of(subject, from_plain(members, kind)))
+        answers.append(one_of_doubles(as_double(subject, kind), numbers))
+    if members or not answers:
+        answers.append(one_of(subject, from_plain(members, kind)))
     if any(value is None for value, _ in constants):
-        found.append(null(BOOLEAN))
-    return Evaluated(reduce(pc.or_kleene, found))
+        answers.append(null(BOOLEAN))
+    return Evaluated(reduce(pc.or_kleene, answers))
 
 
 def as_member(value: Any, kind: DataType) -> Value:
@@ -125,16 +125,16 @@ def one_of(subject: Values, members: pa.Array) -> Values:
     few = FEW_TEXTS if pa.types.is_string(subject.type) else FEW_NUMBERS
     if 0 < len(members) <= few:
         return reduce(pc.or_, [pc.equal(subject, member) for member in members])
-    found = pc.is_in(subject, value_set=members)
-    return pc.if_else(pc.is_valid(subject), found, null(BOOLEAN)) if one_row(subject).null_count else found
+    answer = pc.is_in(subject, value_set=members)
+    return pc.if_else(pc.is_valid(subject), answer, null(BOOLEAN)) if one_row(subject).null_count else answer
 
 
 def one_of_doubles(subject: Values, numbers: list[float]) -> Values:
     members = list(dict.fromkeys(number for number in numbers if not math.isnan(number)))
     if 0.0 in members and len(members) > FEW_NUMBERS:
         members += [0.0, -0.0]  # Arrow's hash table distinguishes them
-    found = one_of(subject, pa.array(members, pa.float64()))
-    return pc.or_(found, pc.is_nan(subject)) if any(math.isnan(number) for number in numbers) else found
+    answer = one_of(subject, pa.array(members, pa.float64()))
+    return pc.or_(answer, pc.is_nan(subject)) if any(map(math.isnan, numbers)) else answer
 
 
 # NULLIF, GREATEST, LEAST

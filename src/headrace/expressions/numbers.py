@@ -1,4 +1,7 @@
-"""Numbers: arithmetic in 64 bits that notices overflow, DOUBLEs, and functions of them. DECIMALs go next door."""
+"""Numbers: arithmetic in 64 bits that notices overflow, DOUBLEs, functions of them, and times as numbers.
+
+What is special about DECIMALs is in `decimals`.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.expressions import kernels_decimals as decimals
+from headrace.expressions import decimals
 from headrace.expressions.columns import (
+    ColumnFunction,
     Evaluated,
     Values,
     build_column,
+    column_type,
     patch_rows,
     raw,
     row_by_row,
     set_failed_null,
 )
-from headrace.expressions.half_up import decimal_as_written, scaled_as_written
-from headrace.expressions.kernels_decimals import as_double, span
+from headrace.expressions.decimals import as_double, decimal_as_written, scaled_as_written, span
 from headrace.model.arrays import Mask
 from headrace.model.expressions import Call, Literal
 from headrace.model.types import BIGINT, DOUBLE, MAX_BIGINT, MIN_BIGINT
@@ -46,10 +50,10 @@ def arithmetic(call: Call, values: list[Values]) -> Evaluated:
 
 def whole_arithmetic(operator: str, left: Values, right: Values) -> Evaluated:
     """Arrow's wrapping operation; where the ranges of the operands allow an overflow, with a look for it."""
-    found = OPERATIONS[operator](left, right)
+    result = OPERATIONS[operator](left, right)
     if cannot_overflow(operator, span(left), span(right)):
-        return Evaluated(found)
-    return set_failed_null(found, OVERFLOWS[operator](raw(left), raw(right), raw(found)), left, right)
+        return Evaluated(result)
+    return set_failed_null(result, OVERFLOWS[operator](raw(left), raw(right), raw(result)), left, right)
 
 
 def cannot_overflow(operator: str, left: tuple[int, int], right: tuple[int, int]) -> bool:
@@ -58,17 +62,17 @@ def cannot_overflow(operator: str, left: tuple[int, int], right: tuple[int, int]
     return min(corners) >= MIN_BIGINT and max(corners) <= MAX_BIGINT
 
 
-def product_overflows(left: NDArray[Any], right: NDArray[Any], found: NDArray[Any]) -> Mask:
+def product_overflows(left: NDArray[Any], right: NDArray[Any], product: NDArray[Any]) -> Mask:
     """The product divided by a factor gives the other one only if nothing was lost."""
     by_minus_one = right == -1
     factor = np.where((right == 0) | by_minus_one, 1, right)
-    overflows: Mask = np.where(by_minus_one, left == MIN_BIGINT, (found // factor != left) & (right != 0))
+    overflows: Mask = np.where(by_minus_one, left == MIN_BIGINT, (product // factor != left) & (right != 0))
     return overflows
 
 
 OVERFLOWS: dict[str, Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], Mask]] = {
-    "+": lambda left, right, found: ((left ^ found) & (right ^ found)) < 0,
-    "-": lambda left, right, found: ((left ^ right) & (left ^ found)) < 0,
+    "+": lambda left, right, total: ((left ^ total) & (right ^ total)) < 0,
+    "-": lambda left, right, difference: ((left ^ right) & (left ^ difference)) < 0,
     "*": product_overflows,
 }
 
@@ -107,22 +111,23 @@ def remainder(call: Call, values: list[Values]) -> Evaluated:
     return set_failed_null(build_column(remaining, left.type, left, right), by_zero, left, right)
 
 
-def negate(call: Call, values: list[Values]) -> Evaluated:
-    if call.type != BIGINT:
-        return Evaluated(pc.negate(values[0]))
-    return set_failed_null(pc.negate(values[0]), raw(values[0]) == MIN_BIGINT, values[0])
+def without_smallest(operation: Callable[[Values], Values]) -> ColumnFunction:
+    """A change of sign: the smallest BIGINT has no counterpart."""
 
+    def compute(call: Call, values: list[Values]) -> Evaluated:
+        changed = operation(values[0])
+        if call.type != BIGINT:
+            return Evaluated(changed)
+        return set_failed_null(changed, raw(values[0]) == MIN_BIGINT, values[0])
 
-def absolute(call: Call, values: list[Values]) -> Evaluated:
-    if call.type != BIGINT:
-        return Evaluated(pc.abs(values[0]))
-    return set_failed_null(pc.abs(values[0]), raw(values[0]) == MIN_BIGINT, values[0])
+    return compute
 
 
 def sign(call: Call, values: list[Values]) -> Evaluated:
+    signs = pc.sign(values[0])
     if call.type.name == "DECIMAL":
-        return decimals.sign(call, values)
-    return Evaluated(pc.sign(values[0]).cast(values[0].type))
+        return decimals.fit_decimal(signs.cast(pa.decimal128(19, 0)), call.type)
+    return Evaluated(signs.cast(values[0].type))
 
 
 def whole(call: Call, values: list[Values]) -> Evaluated:
@@ -130,9 +135,10 @@ def whole(call: Call, values: list[Values]) -> Evaluated:
     kind = call.arguments[0].type
     if kind == BIGINT:
         return Evaluated(values[0])
-    if kind != DOUBLE:
-        return decimals.whole(call, values)
-    return to_whole(values[0], np.ceil if call.function == "ceil" else np.floor)
+    if kind == DOUBLE:
+        return to_whole(values[0], np.ceil if call.function == "ceil" else np.floor)
+    operation = pc.ceil if call.function == "ceil" else pc.floor
+    return Evaluated(operation(decimals.widen_precision(values[0])).cast(column_type(call.type)))
 
 
 def to_whole(values: Values, rounding: Callable[[NDArray[Any]], NDArray[Any]]) -> Evaluated:
@@ -153,16 +159,16 @@ def round_half_up(call: Call, values: list[Values]) -> Evaluated:
     numbers = raw(values[0], np.float64)
     scaled, right = scaled_as_written(numbers, digits)
     unchanged = (np.floor(numbers) == numbers) | np.isnan(numbers)
-    found = build_column(np.where(unchanged, numbers, scaled / 10.0**digits), pa.float64(), values[0])
+    rounded = build_column(np.where(unchanged, numbers, scaled / 10.0**digits), pa.float64(), values[0])
     rest = ~(right | unchanged)
     if not rest.any():
-        return Evaluated(found)
+        return Evaluated(rounded)
     unit = Decimal(1).scaleb(-digits)
 
     def round_half_up(number: float) -> float:
         return float(decimal_as_written(number).quantize(unit, ROUND_HALF_UP, LONG))
 
-    return patch_rows(found, rest, row_by_row(round_half_up, [values[0].filter(pa.array(rest))], [DOUBLE], DOUBLE))
+    return patch_rows(rounded, rest, row_by_row(round_half_up, [values[0].filter(pa.array(rest))], [DOUBLE], DOUBLE))
 
 
 def literal_int(call: Call, position: int) -> int:
@@ -175,14 +181,14 @@ def literal_int(call: Call, position: int) -> int:
 # Functions of DOUBLEs: outside their domain they fail, too large a result is infinite
 
 
-def real(compute: Callable[..., Values], outside: Callable[..., Mask]) -> Callable[[Call, list[Values]], Evaluated]:
-    def kernel(call: Call, values: list[Values]) -> Evaluated:
+def real(operation: Callable[..., Values], outside: Callable[..., Mask]) -> ColumnFunction:
+    def compute(call: Call, values: list[Values]) -> Evaluated:
         operands = doubles(call, values)
         with np.errstate(all="ignore"):
             failed = outside(*(raw(operand, np.float64) for operand in operands))
-            return set_failed_null(compute(*operands), failed, *operands)
+            return set_failed_null(operation(*operands), failed, *operands)
 
-    return kernel
+    return compute
 
 
 def exponential(values: Values) -> Values:
@@ -202,15 +208,23 @@ def not_positive(numbers: NDArray[Any]) -> Mask:
     return outside
 
 
-STRICT = {
-    "+": arithmetic,
-    "-": arithmetic,
-    "*": arithmetic,
+# Times as numbers since the epoch, rounded down also before it
+
+
+def since_epoch(unit_us: int) -> ColumnFunction:
+    def compute(call: Call, values: list[Values]) -> Evaluated:
+        return Evaluated(build_column(np.floor_divide(raw(values[0]), unit_us), pa.int64(), values[0]))
+
+    return compute
+
+
+STRICT: dict[str, ColumnFunction] = {
+    **dict.fromkeys(OPERATIONS, arithmetic),
     "/": divide,
     "div": integer_divide,
     "%": remainder,
-    "negate": negate,
-    "abs": absolute,
+    "negate": without_smallest(pc.negate),
+    "abs": without_smallest(pc.abs),
     "sign": sign,
     "ceil": whole,
     "floor": whole,
@@ -221,4 +235,7 @@ STRICT = {
     "log2": real(pc.log2, not_positive),
     "log10": real(pc.log10, not_positive),
     "power": real(pc.power, outside_power),
+    "unix_seconds": since_epoch(1_000_000),
+    "unix_millis": since_epoch(1_000),
+    "unix_micros": lambda call, values: Evaluated(values[0].cast(pa.int64())),
 }

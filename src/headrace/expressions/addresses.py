@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.expressions.columns import (
+    ColumnFunction,
     Evaluated,
     Values,
     booleans,
     build_column,
-    by_distinct,
-    patch_rows,
+    patch_by_distinct,
     raw,
 )
-from headrace.expressions.kernels_numbers import literal_int
+from headrace.expressions.numbers import literal_int
 from headrace.model.address import BITS, IPV4_BITS, MAPPED, format_address, is_ipv4, parse_network
 from headrace.model.arrays import Mask
 from headrace.model.arrow import ADDRESS_BYTES, address_bytes
@@ -87,10 +85,8 @@ def to_text(values: pa.Array) -> pa.Array:
     text = pc.binary_join_element_wise(*(numbers.take(pa.array(octets[:, place])) for place in range(4)), ".")
     ipv6 = ~is_mapped(raw(values, np.uint64, 2))
     if ipv6.any():
-        text = patch_rows(
-            text, ipv6, by_distinct(format_address, values.filter(pa.array(ipv6)), ADDRESS, STRING)
-        ).values
+        text = patch_by_distinct(text, ipv6, format_address, values, ADDRESS, STRING).values
     return pc.if_else(pc.is_valid(values), text, pa.scalar(None, pa.string())) if values.null_count else text
 
 
-STRICT: dict[str, Callable[[Call, list[Values]], Evaluated]] = {"ip_in": in_network, "ip_prefix": network_prefix}
+STRICT: dict[str, ColumnFunction] = {"ip_in": in_network, "ip_prefix": network_prefix}

@@ -21,6 +21,7 @@ from headrace.expressions.columns import (
     Values,
     build_column,
     column_type,
+    holds,
     is_null,
     null,
     one_row,
@@ -41,6 +42,9 @@ MAX_EXACT_POWER = 22
 """The highest power of ten that is a DOUBLE; up to it one division rounds as it should."""
 SHORT_DIGITS = 15
 """Every number of up to this many digits is below 2^53."""
+MAX_WHOLE = 10.0**14 - 1
+MAX_DIGITS = 21
+"""Powers of ten up to the 22nd are DOUBLEs, and one more digit than asked for is looked at."""
 AWAY_FROM_ZERO = "half_towards_infinity"
 OPERATIONS = {"+": (pc.add, sum_digits), "-": (pc.subtract, sum_digits), "*": (pc.multiply, product_digits)}
 
@@ -101,8 +105,8 @@ def fit_type(values: Values, source: DataType, target: DataType) -> Evaluated:
 def fit_decimal(values: Values, target: DataType) -> Evaluated:
     """Rounded half up to the scale of `target`; fails beyond its digits."""
     if isinstance(values, pa.Scalar):
-        found = fit_decimal(one_row(values), target)
-        return Evaluated(found.values[0], found.failed)
+        row = fit_decimal(one_row(values), target)
+        return Evaluated(row.values[0], row.failed)
     arrow = column_type(target)
     if values.type.scale > target.scale:
         values = pc.round(widen_precision(values), ndigits=target.scale, round_mode=AWAY_FROM_ZERO)
@@ -112,8 +116,8 @@ def fit_decimal(values: Values, target: DataType) -> Evaluated:
     wide = values.cast(pa.decimal256(WIDE_DIGITS, values.type.scale))
     limit = pa.scalar(Decimal(10) ** (target.precision - target.scale), wide.type)
     beyond = pc.greater_equal(pc.abs(wide), limit)
-    found = set_failed_null(wide, beyond.fill_null(False).to_numpy(zero_copy_only=False))
-    return Evaluated(found.values.cast(arrow), found.failed)
+    fitting = set_failed_null(wide, holds(beyond))
+    return Evaluated(fitting.values.cast(arrow), fitting.failed)
 
 
 def widen_precision(values: Values) -> Values:
@@ -181,29 +185,20 @@ def remainder(call: Call, values: list[Values]) -> Evaluated:
     by_zero = small_divisor & (divisor == 0)
     # the remainder by -1 is 0, as by 1, and the smallest BIGINT has no quotient by -1
     safe = np.where((divisor == 0) | (divisor == -1), 1, divisor)
-    found = build_column(widen(np.fmod(dividend, safe)), left.type, left, right)
+    remaining = build_column(widen(np.fmod(dividend, safe)), left.type, left, right)
     if not small.all():
-        rows = np.broadcast_to(~small, len(found))
+        rows = np.broadcast_to(~small, len(remaining))
         rest = [one if isinstance(one, pa.Scalar) else one.filter(pa.array(rows)) for one in (left, right)]
         scaled = decimal(left.type.precision, left.type.scale)
-        found = patch_rows(found, rows, row_by_row(remainder_value, rest, [scaled, scaled], scaled)).values
+        remaining = patch_rows(remaining, rows, row_by_row(remainder_value, rest, [scaled, scaled], scaled)).values
     # no larger than either operand, so the cast loses nothing
-    return set_failed_null(found.cast(column_type(call.type)), by_zero, left, right)
+    return set_failed_null(remaining.cast(column_type(call.type)), by_zero, left, right)
 
 
 def remainder_value(left: Any, right: Any) -> Decimal:
     if right == 0:
         raise RowError("division by zero")
     return EXACT.remainder(Decimal(left), Decimal(right))
-
-
-def sign(call: Call, values: list[Values]) -> Evaluated:
-    return fit_decimal(pc.sign(values[0]).cast(pa.decimal128(19, 0)), call.type)
-
-
-def whole(call: Call, values: list[Values]) -> Evaluated:
-    operation = pc.ceil if call.function == "ceil" else pc.floor
-    return Evaluated(operation(widen_precision(values[0])).cast(column_type(call.type)))
 
 
 def round_decimal(call: Call, values: Values, digits: int) -> Evaluated:
@@ -245,3 +240,29 @@ def narrow(values: Values) -> tuple[NDArray[np.int64], Mask]:
 
 def widen(unscaled: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.stack([unscaled, unscaled >> 63], axis=1)
+
+
+# DOUBLEs rounded as they are written: half up on the shortest decimal text that reads back as the number.
+#
+# Let t be a text of at most 15 digits half way between two results, and T the DOUBLE nearest to it. Whatever is written
+# above t reads as T or more, and below t as T or less; and T itself is written as t, since no two texts of 15 digits
+# read as the same DOUBLE. So comparing with T decides, without writing the number down.
+
+
+def scaled_as_written(numbers: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], Mask]:
+    """The numbers times 10^digits, rounded to whole ones, and where that is right: finite, and not too large."""
+    if digits > MAX_DIGITS:
+        return np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.bool_)
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = np.abs(numbers)
+        scaled = size * 10.0**digits
+        right = scaled < MAX_WHOLE
+        # the comparison corrects a product that came out one too high or too low
+        lower = np.floor(np.where(right, scaled, 0.0))
+        upwards = size >= (lower * 10 + 5) / 10.0 ** (digits + 1)
+    whole = (lower + upwards).astype(np.int64)
+    return np.where(numbers < 0, -whole, whole), right
+
+
+def decimal_as_written(number: float) -> Decimal:
+    return Decimal(repr(number))

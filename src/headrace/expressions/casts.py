@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expressions import kernels_addresses as addresses
-from headrace.expressions.characters import text_bytes, text_offsets
+from headrace.expressions import addresses
 from headrace.expressions.columns import (
     Evaluated,
     RowError,
@@ -23,23 +22,24 @@ from headrace.expressions.columns import (
     by_distinct,
     column_type,
     holds,
+    patch_by_distinct,
     patch_rows,
     raw,
     row_by_row,
     set_failed_null,
     unite_masks,
 )
-from headrace.expressions.half_up import decimal_as_written, scaled_as_written
-from headrace.expressions.kernels_decimals import (
+from headrace.expressions.decimals import (
     WIDE_DIGITS,
-    as_double,
-    exact,
-    fit_decimal,
+    decimal_as_written,
     fit_decimal_value,
+    fit_type,
+    scaled_as_written,
     widen,
     widen_precision,
 )
-from headrace.expressions.kernels_numbers import to_whole
+from headrace.expressions.numbers import to_whole
+from headrace.expressions.texts import text_bytes, text_offsets
 from headrace.model.address import parse_address
 from headrace.model.expressions import Call
 from headrace.model.time import parse_timestamp
@@ -78,8 +78,8 @@ def from_text(values: pa.Array, target: DataType, zone: tzinfo) -> Evaluated:
     other = holds(is_plain, truth=False)
     if not other.any():
         return Evaluated(values.cast(column_type(target)))
-    found = pc.if_else(is_plain, values, pa.scalar(None, pa.string())).cast(column_type(target))
-    return patch_rows(found, other, by_distinct(reading(target, zone), values.filter(pa.array(other)), STRING, target))
+    numbers = pc.if_else(is_plain, values, pa.scalar(None, pa.string())).cast(column_type(target))
+    return patch_by_distinct(numbers, other, reading(target, zone), values, STRING, target)
 
 
 def is_short(texts: pa.Array, characters: str) -> bool:
@@ -168,37 +168,22 @@ def by_arrow(values: Values, _source: DataType, target: DataType) -> Evaluated:
     return Evaluated(values.cast(column_type(target)))
 
 
-def not_zero(values: Values, _source: DataType, _target: DataType) -> Evaluated:
-    return Evaluated(pc.not_equal(values, pa.scalar(0, pa.int64())))
-
-
-def to_double(values: Values, source: DataType, _target: DataType) -> Evaluated:
-    return Evaluated(as_double(values, source))
-
-
-def exact_to_decimal(values: Values, source: DataType, target: DataType) -> Evaluated:
-    return fit_decimal(exact(values, source), target)
-
-
-def double_to_bigint(values: Values, _source: DataType, _target: DataType) -> Evaluated:
-    return to_whole(values, np.trunc)
-
-
 def decimal_to_bigint(values: Values, _source: DataType, _target: DataType) -> Evaluated:
     """Towards zero."""
     wide = pa.decimal256(WIDE_DIGITS, 0)
     whole = pc.trunc(widen_precision(values)).cast(wide)
     low, high = (pa.scalar(Decimal(limit), wide) for limit in (MIN_BIGINT, MAX_BIGINT))
-    found = set_failed_null(whole, holds(pc.or_(pc.less(whole, low), pc.greater(whole, high))))
-    return Evaluated(found.values.cast(pa.int64()), found.failed)
+    fitting = set_failed_null(whole, holds(pc.or_(pc.less(whole, low), pc.greater(whole, high))))
+    return Evaluated(fitting.values.cast(pa.int64()), fitting.failed)
 
 
 def double_to_decimal(values: Values, _source: DataType, target: DataType) -> Evaluated:
     """As the number is written, rounded half up; number by number where it has too many digits."""
     scaled, right = scaled_as_written(raw(values, np.float64), target.scale)
     failed = right & ((scaled >= 10**target.precision) | (scaled <= -(10**target.precision)))
-    found = build_column(widen(np.where(failed, 0, scaled)), column_type(target), values)
-    result = set_failed_null(found, failed, values)
+    result = set_failed_null(
+        build_column(widen(np.where(failed, 0, scaled)), column_type(target), values), failed, values
+    )
     if right.all():
         return result
 
@@ -219,28 +204,22 @@ def decimal_to_text(values: Values, source: DataType, _target: DataType) -> Eval
     short = holds(pc.match_substring(text, "E"))
     if not short.any():
         return Evaluated(text)
-    return patch_rows(
-        text, short, by_distinct(lambda number: f"{number:f}", values.filter(pa.array(short)), source, STRING)
-    )
-
-
-def address_to_text(values: Values, _source: DataType, _target: DataType) -> Evaluated:
-    return Evaluated(addresses.to_text(values))
+    return patch_by_distinct(text, short, lambda number: f"{number:f}", values, source, STRING)
 
 
 CASTS: dict[tuple[str, str], Callable[[Values, DataType, DataType], Evaluated]] = {
     ("BOOLEAN", "BIGINT"): by_arrow,
     ("BOOLEAN", "STRING"): by_arrow,
-    ("BIGINT", "BOOLEAN"): not_zero,
-    ("BIGINT", "DOUBLE"): to_double,
-    ("BIGINT", "DECIMAL"): exact_to_decimal,
+    ("BIGINT", "BOOLEAN"): lambda values, _source, _target: Evaluated(pc.not_equal(values, pa.scalar(0, pa.int64()))),
+    ("BIGINT", "DOUBLE"): fit_type,
+    ("BIGINT", "DECIMAL"): fit_type,
     ("BIGINT", "STRING"): by_arrow,
-    ("DOUBLE", "BIGINT"): double_to_bigint,
+    ("DOUBLE", "BIGINT"): lambda values, _source, _target: to_whole(values, np.trunc),
     ("DOUBLE", "DECIMAL"): double_to_decimal,
     ("DECIMAL", "BIGINT"): decimal_to_bigint,
-    ("DECIMAL", "DOUBLE"): to_double,
-    ("DECIMAL", "DECIMAL"): exact_to_decimal,
+    ("DECIMAL", "DOUBLE"): fit_type,
+    ("DECIMAL", "DECIMAL"): fit_type,
     ("DECIMAL", "STRING"): decimal_to_text,
-    ("ADDRESS", "STRING"): address_to_text,
+    ("ADDRESS", "STRING"): lambda values, _source, _target: Evaluated(addresses.to_text(values)),
 }
 """Between other types than STRING, by the names of both."""

@@ -15,7 +15,7 @@ from headrace.expressions.columns import (
     null,
     unite_masks,
 )
-from headrace.expressions.kernels_decimals import fit_type
+from headrace.expressions.decimals import fit_type
 from headrace.model.arrays import Mask
 from headrace.model.expressions import Call
 
