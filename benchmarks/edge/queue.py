@@ -14,7 +14,7 @@ from benchmarks.timing import processor_seconds
 from headrace.datasets.random_values import generator
 from headrace.edge.tables.memory_layout import Column, Kind
 from headrace.edge.tables.tables import Flush, Replacement, Tables
-from headrace.planner.phantoms.configuration import Configuration, GroupTable
+from headrace.planner.phantoms.configuration import Configuration, EdgeTable
 from headrace.wire.frames import Frame, Header, to_bytes
 
 COLUMNS = (Column(Kind.COUNT), Column(Kind.LEAST, 0), Column(Kind.GREATEST, 0))
@@ -50,7 +50,7 @@ class Costs:
 
 def one_table(entries: int, queries: int = 1) -> Configuration:
     """Configure a query by one attribute, or several that are not shared."""
-    return Configuration((GroupTable(frozenset("A"), None, True, entries),) * queries)
+    return Configuration((EdgeTable(frozenset("A"), None, True, entries),) * queries)
 
 
 def measure_costs(replacement: Replacement, entries: int) -> Costs:

@@ -26,7 +26,7 @@ from headrace.expressions.static_tables import Data
 from headrace.planner.construction import make_plan
 from headrace.planner.cost import FOR_EDGES, Cost
 from headrace.planner.demand import demand
-from headrace.planner.phantoms.configuration import Configuration, GroupTable
+from headrace.planner.phantoms.configuration import Configuration, EdgeTable
 from headrace.planner.statistics import draw
 from headrace.sql import parse_script
 from headrace.wire.orders import Orders
@@ -151,8 +151,8 @@ def speeds(traffic: Packets, rates: Sequence[float]) -> Iterator[Speed]:
 
 def pairs_below(phantom: int, entries: Mapping[str, int]) -> Configuration:
     """Configure queries with as many entries as groups, below a phantom of any size."""
-    queries = (GroupTable(frozenset(pair), 0, True, entries[pair]) for pair in PAIRS)
-    return Configuration((GroupTable(frozenset(PHANTOM), None, False, phantom), *queries))
+    queries = (EdgeTable(frozenset(pair), 0, True, entries[pair]) for pair in PAIRS)
+    return Configuration((EdgeTable(frozenset(PHANTOM), None, False, phantom), *queries))
 
 
 def speed(traffic: Packets, replacement: Replacement, wanted: float, configuration: Configuration) -> Speed:
@@ -195,7 +195,7 @@ def entries_for(traffic: Packets, replacement: Replacement, wanted: float) -> in
 
 
 def collision_rate(traffic: Packets, replacement: Replacement, entries: int) -> float:
-    configuration = Configuration((GroupTable(frozenset(PHANTOM), None, False, entries),))
+    configuration = Configuration((EdgeTable(frozenset(PHANTOM), None, False, entries),))
     tables = Tables(configuration, COLUMNS, traffic.sizes, replacement=replacement)
     partials_in(tables.feed(traffic.codes, (), 0))
     return tables.counts[0].collision_rate

@@ -26,7 +26,7 @@ from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.interchange import pack
 from headrace.model.errors import DataError
-from headrace.planner.placement.push_down import WAYS, PushDown, Spreads, Way, shipments_of
+from headrace.planner.placement.push_down import WAYS, PushDown, Spreads, Way, sent_nodes
 from headrace.planner.plan import Plan
 from headrace.planner.statistics import draw
 from headrace.windows import instances_of
@@ -186,8 +186,7 @@ class Bench:
         """Return what placement predicts, for as long as the packets came."""
         hours = self.rows / self.rows_per_s / 3_600
         rows = [
-            self.spreads.of(shipment.node).rows_per_hour(shipment.intervals, self.rows_per_s)
-            for shipment in shipments_of(way, plan)
+            self.spreads.of(sent.node).rows_per_hour(sent.intervals, self.rows_per_s) for sent in sent_nodes(way, plan)
         ]
         return hours * sum(rows)
 

@@ -23,7 +23,7 @@ from headrace.datasets.workloads.gigascope import ATTRIBUTES
 from headrace.edge.tables.memory_layout import Column, Kind
 from headrace.edge.tables.tables import Counts, Flush, Replacement, Tables
 from headrace.planner.phantoms.collisions import SLOPE, Numbers, at_least_one, clustered_rates, precise
-from headrace.planner.phantoms.configuration import Configuration, GroupTable
+from headrace.planner.phantoms.configuration import Configuration, EdgeTable
 from headrace.planner.phantoms.costs import Prices
 from headrace.planner.phantoms.relations import Relation
 from headrace.planner.phantoms.table_tree import Sizes
@@ -219,7 +219,7 @@ def rates_of(
     sizes = [round(groups / ratio) for ratio in PER_BUCKET]
     for halves in relabel(values, hashes):
         for buckets, found in zip(sizes, trials, strict=True):
-            table = Configuration((GroupTable(frozenset(names), None, True, buckets),))
+            table = Configuration((EdgeTable(frozenset(names), None, True, buckets),))
             running, _ = count_slice(table, names, halves)
             found.append(running[0].collision_rate)
     for ratio, buckets, found in zip(PER_BUCKET, sizes, trials, strict=True):

@@ -33,7 +33,7 @@ from headrace.datasets.packets import GROUPS_A, GROUPS_ABCD
 from headrace.datasets.workloads.gigascope import PAIRS, SINGLE
 from headrace.planner.phantoms.allocation import supernode_linear
 from headrace.planner.phantoms.collisions import precise
-from headrace.planner.phantoms.configuration import Configuration, GroupTable
+from headrace.planner.phantoms.configuration import Configuration, EdgeTable
 from tests.cli.command_line import CommandLine
 from tests.planner.phantoms.instances import paper_sizes
 
@@ -55,7 +55,7 @@ def stream_of(*rows: list[int]) -> Stream:
 
 
 def one_query(entries: int) -> Configuration:
-    return Configuration((GroupTable(frozenset("A"), None, True, entries),))
+    return Configuration((EdgeTable(frozenset("A"), None, True, entries),))
 
 
 # The command
@@ -126,7 +126,7 @@ def test_costs_are_probes_and_evictions_of_the_second_half() -> None:
 
 
 def test_a_phantom_pays_no_evictions_and_its_queries_no_probes_without_them() -> None:
-    tables = [GroupTable(frozenset("AB"), None, False, 1), *(GroupTable(frozenset(name), 0, True, 1) for name in "AB")]
+    tables = [EdgeTable(frozenset("AB"), None, False, 1), *(EdgeTable(frozenset(name), 0, True, 1) for name in "AB")]
     found = measure_costs(Configuration(tuple(tables)), stream_of([0, 1] * 4, [0, 0] * 4), 1)
     # Each record pushes one out of AB, which is a probe at A and at B, and one out of A
     assert found.maintenance == 3.0 + 50.0

@@ -103,11 +103,13 @@ class Cost:
 
     def coding(self, demands: Iterable[Demand]) -> float:
         """Evaluating and coding each distinct expression once for every row."""
-        trees = {tree for demand in demands for tree in coded_expressions(demand)}
+        trees: set[Expression] = set()
+        arguments: set[Expression] = set()
+        for demand in demands:
+            trees |= {dimension.expression for dimension in demand.predicate.dimensions} | demand.groups
+            for partial in demand.partials:
+                arguments.update(partial.arguments, () if partial.filter is None else (partial.filter,))
         calls = {part for tree in trees for part in walk(tree) if isinstance(part, Call) and not is_matched(part)}
-        arguments = {
-            argument for demand in demands for partial in demand.partials for argument in evaluated_expressions(partial)
-        }
         calls |= {part for tree in arguments for part in walk(tree) if isinstance(part, Call)}
         joins = sum(is_matched(tree) for tree in trees)
         row_ns = joins * self.constants.join_ns + len(calls) * self.constants.evaluate_ns
@@ -146,7 +148,7 @@ class Cost:
         return self.sample.repeats(with_values(node, partial), MEETING_PLACES)
 
     def combine_ns(self, partials: Iterable[Partial], node: Node) -> float:
-        """Of the states of one row of a node."""
+        """Combining the states of one row of a node."""
         return sum(self.additions(partial, node) for partial in partials) * self.constants.addition_ns
 
     def additions(self, partial: Partial, node: Node) -> float:
@@ -182,13 +184,3 @@ def with_values(node: Node, partial: Partial) -> Node:
 def overlap(window: AnyWindow) -> float:
     """In how many instances a row lies, on average."""
     return window.range_us / window.slide_us if isinstance(window, Window) else 1.0
-
-
-def coded_expressions(demand: Demand) -> Iterable[Expression]:
-    yield from (dimension.expression for dimension in demand.predicate.dimensions)
-    yield from demand.groups
-
-
-def evaluated_expressions(partial: Partial) -> Iterable[Expression]:
-    yield from partial.arguments
-    yield from () if partial.filter is None else (partial.filter,)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ class Coverage:
         self.from_dimensions: dict[tuple[Dimension, ...], int] = {}
         self.from_cuts: dict[Dimension, int] = {}
         self.from_groups: dict[frozenset[Expression], int] = {}
-        self.implied: dict[tuple[Predicate, Predicate], bool] = {}
+        self.implies = cache(implies)
 
     def profile(self, node: Node) -> Profile:
         needs = self.mask((*node.groups, *node.partials))
@@ -137,12 +138,6 @@ class Coverage:
         return EVERYTHING in keep or all(
             other in keep or any(self.implies(other, kept) for kept in keep) for other in others
         )
-
-    def implies(self, stronger: Predicate, weaker: Predicate) -> bool:
-        pair = stronger, weaker
-        if pair not in self.implied:
-            self.implied[pair] = implies(stronger, weaker)
-        return self.implied[pair]
 
 
 def parts_of(node: Node) -> Iterator[Hashable]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from headrace.aggregates.partials import Partial, partials_of
 from headrace.expressions.normal import normalize, rename_relations
@@ -42,11 +43,9 @@ def demand(query: Query) -> Demand:
     conditions = [match_condition(join) for join in query.joins if not join.outer]
     conditions += [renamed(query.where)] if query.where is not None else []
     where = normalize(Call("and", tuple(conditions), BOOLEAN)) if conditions else None
-    partials = {
-        in_plan_terms(partial, renamed) for aggregate in query.aggregates() for partial in partials_of(aggregate)
-    }
-    groups = frozenset(renamed(tree) for tree in query.group_by)
-    return Demand(query.window, Predicate(where), groups, frozenset(partials or {Partial("count", ())}))
+    terms = terms_of(query)
+    partials = frozenset(chain.from_iterable(terms.partials.values())) or frozenset((Partial("count", ()),))
+    return Demand(query.window, Predicate(where), frozenset(terms.groups), partials)
 
 
 def plan_terms(query: Query) -> Callable[[Expression], Expression]:

@@ -17,7 +17,7 @@ from headrace.planner.plan import Plan
 from headrace.planner.search import Effort
 
 WEIGHT = 0.4
-"""Of the newest batch in the smoothed sizes."""
+"""How much the newest batch counts in the smoothed sizes."""
 FACTOR = 3.0
 """A node that is this many times larger or smaller than planned has drifted."""
 BATCHES_IN_A_ROW = 2

@@ -17,7 +17,7 @@ from headrace.windows import Boundaries, compose
 EVERYTHING = Predicate(None)
 
 MAX_CELLS = 1 << 40
-"""Of a node: cells are numbers, and with slices and groups they make up keys."""
+"""How many cells a node may have: they are numbers, and with slices and groups they make up keys."""
 
 
 @stored("Node", "boundaries", "dimensions", "keep", "groups", "partials")

@@ -61,7 +61,7 @@ class Plan:
 
     @cached_property
     def cost_ns(self) -> float:
-        """Of coding the rows, of the tree, and of closing windows."""
+        """What it costs to code the rows, to compute the tree, and to close windows."""
         tree, closing = (sum(part.cost_ns for part in parts) for parts in (self.nodes, self.answers))
         return self.coding_ns + tree + closing
 
@@ -74,7 +74,7 @@ class Plan:
 
     @cached_property
     def routes(self) -> Mapping[Demand, tuple[Route, ...]]:
-        """Of all queries that were planned for."""
+        """The routes of all queries that were planned for."""
         routes: dict[str, list[Route]] = {}
         for answer in self.answers:
             for ask in answer.leaf.asks:

@@ -59,7 +59,7 @@ class Graph:
         return place
 
     def covers(self, parent: int, child: int) -> bool:
-        """Of two nodes that cover each other the earlier is the parent, so that there are no cycles."""
+        """If two nodes cover each other, the earlier is the parent, so that there are no cycles."""
         above, below = self.profiles[parent], self.profiles[child]
         if parent == child or not self.coverage.covers(above, below):
             return False
@@ -119,7 +119,7 @@ def all_unions(terminals: Sequence[Node]) -> list[Node]:
 
 
 def random_unions(terminals: Sequence[Node], count: int, rng: np.random.Generator) -> list[Node]:
-    """Of leaves picked at random, as many as a random number says [NFC algorithm 1]."""
+    """Unite leaves picked at random, as many as a random number says [NFC algorithm 1]."""
     drawn = []
     for _ in range(count):
         size = int(rng.integers(2, len(terminals) + 1))
@@ -128,7 +128,7 @@ def random_unions(terminals: Sequence[Node], count: int, rng: np.random.Generato
 
 
 def sibling_unions(tree: SharedTree, count: int, rng: np.random.Generator) -> list[Node]:
-    """Of two nodes that are computed from the same parent: a node between them and it."""
+    """Unite pairs of nodes that are computed from the same parent: a node between them and it."""
     siblings: dict[int, list[Node]] = {}
     for node, parent in zip(tree.nodes, tree.parents, strict=True):
         siblings.setdefault(parent, []).append(node)
@@ -138,7 +138,7 @@ def sibling_unions(tree: SharedTree, count: int, rng: np.random.Generator) -> li
 
 
 def natural_unions(terminals: Sequence[Node]) -> list[Node]:
-    """Of all, and of those with the same filter, the same group-by, or a dimension in common."""
+    """Unite all, and those with the same filter, the same group-by, or a dimension in common."""
     alike: dict[object, list[Node]] = {}
     for node in terminals:
         expressions = (dimension.expression for predicate in node.keep for dimension in predicate.dimensions)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headrace.edge.tables.loops import feed_rows
 from headrace.edge.tables.memory_layout import Column, Kind
 from headrace.edge.tables.tables import CHUNK, Counts, Evicted, Flush, Replacement, Tables
-from headrace.planner.phantoms.configuration import Configuration, GroupTable
+from headrace.planner.phantoms.configuration import Configuration, EdgeTable
 
 Integers = npt.NDArray[np.int64]
 State = tuple[int | float, ...]
@@ -43,12 +43,12 @@ def wrapped_sum(one: int, other: int) -> int:
 
 
 def pairs_by_phantom(phantom: int, query: int) -> Configuration:
-    tables = [GroupTable(frozenset("ABCD"), None, False, phantom)]
-    return Configuration((*tables, *(GroupTable(frozenset(pair), 0, True, query) for pair in PAIRS)))
+    tables = [EdgeTable(frozenset("ABCD"), None, False, phantom)]
+    return Configuration((*tables, *(EdgeTable(frozenset(pair), 0, True, query) for pair in PAIRS)))
 
 
 def one_table(entries: int) -> Configuration:
-    return Configuration((GroupTable(frozenset("A"), None, True, entries),))
+    return Configuration((EdgeTable(frozenset("A"), None, True, entries),))
 
 
 def groups_of(evicted: Iterable[Evicted]) -> list[tuple[Group, State]]:
@@ -86,11 +86,11 @@ class Case:
 def configurations(draw: st.DrawFn) -> Configuration:
     """Any trees over A to D: each table is fed by the stream or by one that groups by more."""
     groups = draw(st.lists(st.frozensets(st.sampled_from("ABCD"), min_size=1), min_size=1, max_size=7))
-    tables: list[GroupTable] = []
+    tables: list[EdgeTable] = []
     for attributes in sorted(groups, key=len, reverse=True):
         above = [place for place, table in enumerate(tables) if attributes < table.attributes]
         parent = draw(st.sampled_from([None, *above]))
-        tables.append(GroupTable(attributes, parent, draw(st.booleans()), draw(st.integers(1, 6))))
+        tables.append(EdgeTable(attributes, parent, draw(st.booleans()), draw(st.integers(1, 6))))
     return Configuration(tuple(tables))
 
 
@@ -239,9 +239,9 @@ def test_a_lazy_flush_is_spread_over_the_next_rows_and_ends(replacement: Replace
 
 def test_older_rows_pass_a_newer_entry_by() -> None:
     """A newer group that came down to the query stays there while the older ones leave the phantom."""
-    phantom = GroupTable(frozenset("AB"), None, False, 64)
+    phantom = EdgeTable(frozenset("AB"), None, False, 64)
     tables = Tables(
-        Configuration((phantom, GroupTable(frozenset("A"), 0, True, 1))),
+        Configuration((phantom, EdgeTable(frozenset("A"), 0, True, 1))),
         [Column(Kind.COUNT)],
         {"A": 1000, "B": 1000},
         swept=1,
@@ -281,7 +281,7 @@ def test_one_loop_runs_every_configuration() -> None:
 
 def test_memory_is_the_entries_the_output_and_the_rows_in_work() -> None:
     def bytes_of(entries: int, buffered: int, size: int | None, flush: Flush = Flush.EAGER) -> int:
-        configuration = Configuration((GroupTable(frozenset("AB"), None, True, entries),))
+        configuration = Configuration((EdgeTable(frozenset("AB"), None, True, entries),))
         return Tables(
             configuration, [Column(Kind.COUNT)], {"A": size, "B": size}, flush=flush, buffered=buffered
         ).nbytes

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.phantoms.model import bytes_of, cost, tree_of
 from headrace.planner.phantoms.choice import choose
 from headrace.planner.phantoms.collisions import precise
-from headrace.planner.phantoms.configuration import Configuration, GroupTable
+from headrace.planner.phantoms.configuration import Configuration, EdgeTable
 from headrace.planner.phantoms.costs import Prices
 from headrace.planner.phantoms.relations import unions
 from headrace.planner.phantoms.table_tree import Sizes
@@ -23,14 +23,14 @@ def rate(groups: int, entries: int) -> float:
 
 
 def test_queries_alone_cost_a_probe_each_and_their_evictions() -> None:
-    tables = tuple(GroupTable(relation(name), None, True, 250) for name in "ABC")
+    tables = tuple(EdgeTable(relation(name), None, True, 250) for name in "ABC")
     expected = 3 + 50 * (rate(100, 250) + rate(200, 250) + rate(300, 250))  # [GS equation 1]
     assert cost(Configuration(tables), SIZES).maintenance == pytest.approx(expected)
 
 
 def test_a_phantom_passes_on_only_what_it_evicts() -> None:
-    top = GroupTable(relation("ABC"), None, False, 500)
-    tables = (top, *(GroupTable(relation(name), 0, True, 200) for name in "ABC"))
+    top = EdgeTable(relation("ABC"), None, False, 500)
+    tables = (top, *(EdgeTable(relation(name), 0, True, 200) for name in "ABC"))
     through = rate(900, 500)
     below = rate(100, 200) + rate(200, 200) + rate(300, 200)
     found = cost(Configuration(tables), SIZES, Prices(probe=2.0, eviction=7.0))
@@ -40,7 +40,7 @@ def test_a_phantom_passes_on_only_what_it_evicts() -> None:
 
 
 def test_a_query_above_another_pays_for_its_own_evictions() -> None:
-    tables = (GroupTable(relation("ABC"), None, True, 500), GroupTable(relation("A"), 0, True, 50))
+    tables = (EdgeTable(relation("ABC"), None, True, 500), EdgeTable(relation("A"), 0, True, 50))
     through = rate(900, 500)
     found = cost(Configuration(tables), SIZES)
     assert found.maintenance == pytest.approx(1 + 50 * through + through * (1 + 50 * rate(100, 50)))
@@ -49,9 +49,9 @@ def test_a_query_above_another_pays_for_its_own_evictions() -> None:
 def test_three_levels_at_the_end_of_an_epoch() -> None:
     sizes = Sizes({**SIZES.groups, relation("AB"): 500})
     tables = (
-        GroupTable(relation("ABC"), None, False, 400),
-        GroupTable(relation("AB"), 0, False, 300),
-        GroupTable(relation("A"), 1, True, 200),
+        EdgeTable(relation("ABC"), None, False, 400),
+        EdgeTable(relation("AB"), 0, False, 300),
+        EdgeTable(relation("A"), 1, True, 200),
     )
     pushed = 300 + 400 * rate(500, 300)
     expected = 400 + pushed + 50 * (200 + pushed * rate(100, 200))
@@ -60,7 +60,7 @@ def test_three_levels_at_the_end_of_an_epoch() -> None:
 
 def test_entries_are_as_wide_as_their_attributes_and_aggregates() -> None:
     sizes = Sizes(SIZES.groups, 1.0, {"A": 4, "B": 16, "C": 2}, {relation("ABC"): 40, relation("B"): 8})
-    tables = (GroupTable(relation("ABC"), None, False, 10), GroupTable(relation("B"), 0, True, 3))
+    tables = (EdgeTable(relation("ABC"), None, False, 10), EdgeTable(relation("B"), 0, True, 3))
     assert bytes_of(Configuration(tables), sizes) == 10 * 62 + 3 * 24
 
 
@@ -73,7 +73,7 @@ def test_flows_end_at_the_first_table(entries: tuple[int, int]) -> None:
     )
     top, below = relation("AB"), relation("A")
     sizes = Sizes({top: stream.count(top), below: stream.count(below)}, {top: 4.0, below: 16.0})
-    tables = Configuration((GroupTable(top, None, False, entries[0]), GroupTable(below, 0, True, entries[1])))
+    tables = Configuration((EdgeTable(top, None, False, entries[0]), EdgeTable(below, 0, True, entries[1])))
     tree = tree_of(tables, sizes)
     assert tree.flow_lengths.tolist() == [4.0, 1.0]
     counts = simulate(tables, stream, rng)
@@ -84,7 +84,7 @@ def test_flows_end_at_the_first_table(entries: tuple[int, int]) -> None:
 
 def test_groups_nobody_counted_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"groups of \(A, B\)"):
-        cost(Configuration((GroupTable(relation("AB"), None, True, 5),)), SIZES)
+        cost(Configuration((EdgeTable(relation("AB"), None, True, 5),)), SIZES)
 
 
 @pytest.mark.parametrize("eviction", [0.0, -1.0, float("nan")])
@@ -121,8 +121,8 @@ def test_two_tables_in_a_row_can_beat_one_of_the_same_memory() -> None:
     """A phantom that feeds one table: never of use in the paper [GS 2.6], but it is where rates are low."""
     rng = np.random.default_rng(5)
     stream = uniform(2837, 400_000, "ABC", rng)
-    one = Configuration((GroupTable(relation("AB"), None, True, 9333),))
-    row = Configuration((GroupTable(relation("ABC"), None, False, 4000), GroupTable(relation("AB"), 0, True, 4000)))
+    one = Configuration((EdgeTable(relation("AB"), None, True, 9333),))
+    row = Configuration((EdgeTable(relation("ABC"), None, False, 4000), EdgeTable(relation("AB"), 0, True, 4000)))
     sizes = Sizes({each: stream.count(each) for each in (relation("AB"), relation("ABC"))}, 1.0, 4, 4)
     assert bytes_of(one, sizes) == pytest.approx(bytes_of(row, sizes), rel=1e-3)
     assert cost(row, sizes).maintenance < cost(one, sizes).maintenance

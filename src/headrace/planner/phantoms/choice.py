@@ -24,7 +24,7 @@ from headrace.planner.phantoms.table_tree import WORD_BYTES, Sizes, TableTree, b
 
 DEFAULT_PRICES = Prices()
 GOOD_ENOUGH = 1e-3
-"""Of the cost, saved by a round of moving space: sizes drift by more while the next would be computed."""
+"""A round of moving space that saves less of the cost is the last: sizes drift by more while another is computed."""
 
 
 def choose(

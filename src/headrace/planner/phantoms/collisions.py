@@ -13,7 +13,7 @@ import numpy.typing as npt
 Numbers = npt.NDArray[np.float64]
 
 SLOPE: Final = 0.354
-"""Of the line of low rates [GS 4.4, equation 16], by which space is allocated [GS 5]."""
+"""The slope of the line of low rates [GS 4.4, equation 16], by which space is allocated [GS 5]."""
 
 
 def precise(groups: npt.ArrayLike, buckets: npt.ArrayLike) -> Numbers:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class GroupTable:
+class EdgeTable:
     """Groups by some attributes, in `entries` entries. It is fed by what its parent evicts, or by the stream;
     what a query evicts leaves the edge, and a phantom is no query.
     """
@@ -27,7 +27,7 @@ class GroupTable:
 class Configuration:
     """Parents come before their children, which group by fewer attributes."""
 
-    tables: tuple[GroupTable, ...]
+    tables: tuple[EdgeTable, ...]
 
     def __post_init__(self) -> None:
         for place, table in enumerate(self.tables):

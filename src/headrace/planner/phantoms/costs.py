@@ -18,7 +18,7 @@ Amount = Any
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Of one update of a table, and of sending one entry off the edge; 1 to 50 in the paper's system [GS 6.1]."""
+    """What one update of a table costs, and sending one entry off the edge; 1 to 50 in the paper's system [GS 6.1]."""
 
     probe: float = 1.0
     eviction: float = 50.0
@@ -29,7 +29,7 @@ class Prices:
 
 
 def maintenance(tree: TableTree, entries: npt.ArrayLike, prices: Prices) -> Amount:
-    """Of any number of allocations at once."""
+    """Return the cost per record, for any number of allocations at once."""
     return per_record(tree, tree.rates(entries), prices)
 
 

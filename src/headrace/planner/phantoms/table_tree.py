@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.planner.phantoms.collisions import Numbers, clustered_rates, precise
-from headrace.planner.phantoms.configuration import Configuration, GroupTable
+from headrace.planner.phantoms.configuration import Configuration, EdgeTable
 from headrace.planner.phantoms.relations import FeedingGraph, Relation
 
 WORD_BYTES: Final = 8
@@ -57,8 +57,9 @@ class TableTree:
     is_query: tuple[bool, ...]
     groups: Numbers
     flow_lengths: Numbers
-    """Of what arrives at a table. Entries pushed out of one by chance are no flows any more, so it is 1 below the
-    first: the paper divides every rate by its relation's flow length [GS 5.3], and measured ones lie far above that.
+    """The lengths of what arrives at a table. Entries pushed out of one by chance are no flows any more, so it is 1
+    below the first: the paper divides every rate by its relation's flow length [GS 5.3], and measured ones lie far
+    above that.
     """
     entry_bytes: npt.NDArray[np.int64]
 
@@ -85,7 +86,7 @@ class TableTree:
 
     def with_entries(self, entries: Iterable[int]) -> Configuration:
         tables = zip(self.relations, self.parents, self.is_query, entries, strict=True)
-        return Configuration(tuple(GroupTable(*table) for table in tables))
+        return Configuration(tuple(EdgeTable(*table) for table in tables))
 
 
 def build_tree(graph: FeedingGraph, phantoms: Collection[Relation], sizes: Sizes) -> TableTree:

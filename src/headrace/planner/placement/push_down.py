@@ -106,9 +106,9 @@ def flow_of(way: Way, plan: Plan, rows_per_s: float, spreads: Spreads, widths: W
         rows = rows_per_s * 3_600 * (1 if way.is_shared else len(plan.demands))
         return Flow(rows, rows * widths.row)
     flows = []
-    for shipment in shipments_of(way, plan):
-        rows = spreads.of(shipment.node).rows_per_hour(shipment.intervals, rows_per_s)
-        flows.append(Flow(rows, rows * widths.partial(shipment.node)))
+    for sent in sent_nodes(way, plan):
+        rows = spreads.of(sent.node).rows_per_hour(sent.intervals, rows_per_s)
+        flows.append(Flow(rows, rows * widths.partial(sent.node)))
     return sum_flows(flows)
 
 
@@ -124,26 +124,26 @@ class IntervalRates:
 
 
 @dataclass(frozen=True)
-class Shipment:
+class SentNode:
     """For each of the intervals the rows of a node in it are sent."""
 
     node: Node
     intervals: IntervalRates
 
 
-def shipments_of(way: Way, plan: Plan) -> list[Shipment]:
+def sent_nodes(way: Way, plan: Plan) -> list[SentNode]:
     """Return what is sent by a plan that sends partials.
 
     Windows are each query's own, whether their slices are shared or not.
     """
     demands = plan.demands.values()
     if way.push_down is PushDown.FULL:
-        return [Shipment(leaf_node(demand), window_rates(demand.window)) for demand in demands]
+        return [SentNode(leaf_node(demand), window_rates(demand.window)) for demand in demands]
     if way.is_shared:
         nodes = [plan.nodes[place].node for place in sorted(plan.shipped)]
     else:
         nodes = [leaf_node(demand) for demand in demands]
-    return [Shipment(node, slice_rates(node.boundaries)) for node in nodes]
+    return [SentNode(node, slice_rates(node.boundaries)) for node in nodes]
 
 
 def leaf_node(demand: Demand) -> Node:
@@ -172,7 +172,7 @@ def window_rates(window: AnyWindow) -> IntervalRates:
 
 
 class Spreads:
-    """Of nodes, from one sample; those that differ in slices or partials have the same."""
+    """The spreads of nodes, from one sample; nodes that differ in slices or partials have the same."""
 
     def __init__(self, sample: BatchSample) -> None:
         self.sample = sample
