@@ -7,11 +7,9 @@ distinguished by their ids, which are digests of what a node means: the same in 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import pairwise
-from types import NoneType
 
 import numpy as np
 import pyarrow as pa
@@ -27,30 +25,11 @@ from headrace.planner.lattice import Node
 
 VERSION = 2
 HEADER = b"headrace.interchange"
+NO_COUNTS: dict[str, dict[str, int]] = {"counts": {}}
+"""Earlier versions expect such an entry in the header, and take an empty one."""
 DIGEST_BYTES = 12
 PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 """Slices, cells and groups repeat: bytes are a fifth or less, for about the time that it takes to copy them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What was counted while rows were read; errors by query, event times None without rows."""
-
-    rows: int = 0
-    late: int = 0
-    future: int = 0
-    dropped: int = 0
-    errors: Mapping[str, int] = field(default_factory=dict)
-    lowest_us: int | None = None
-    highest_us: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Shipment:
-    """Partials of shipped nodes, one table per layout, and the counts beside them."""
-
-    tables: tuple[pa.Table, ...]
-    counts: Counts
 
 
 @cached
@@ -59,9 +38,12 @@ def node_id(stream: str, node: Node) -> str:
 
     A plan may ship two nodes that differ in nothing but their slices, or in what they sum.
     """
-    dimensions = [(stable_text(each.expression), each.kind.value, stable_text(each.marks)) for each in node.dimensions]
+    dimensions = [
+        (stable_text(dimension.expression), dimension.kind.value, stable_text(dimension.marks))
+        for dimension in node.dimensions
+    ]
     keep = sorted(stable_text(predicate.tree) for predicate in node.keep)
-    groups, partials = (list(map(stable_text, each)) for each in (ordered_groups(node), ordered_partials(node)))
+    groups, partials = (list(map(stable_text, parts)) for parts in (ordered_groups(node), ordered_partials(node)))
     meaning = stable_text((VERSION, stream, dimensions, keep, groups, node.boundaries, partials))
     return blake2b(meaning.encode(), digest_size=DIGEST_BYTES).hexdigest()
 
@@ -77,7 +59,7 @@ def layout_of(node: Node) -> pa.Schema:
     fields += [pa.field(f"group_{place}", arrow_type(tree.type)) for place, tree in enumerate(ordered_groups(node))]
     for place, partial in enumerate(ordered_partials(node)):
         columns = state_of(partial).columns(*(argument.type for argument in partial.arguments))
-        fields += [pa.field(f"{partial.kind}_{place}_{number}", each) for number, each in enumerate(columns)]
+        fields += [pa.field(f"{partial.kind}_{place}_{number}", arrow) for number, arrow in enumerate(columns)]
     return pa.schema(fields)
 
 
@@ -106,14 +88,14 @@ def to_table(stream: str, part: NodePartials, schema: pa.Schema) -> pa.Table:
 def unpack(stream: str, tables: Iterable[pa.Table], nodes: Iterable[Node]) -> list[NodePartials]:
     """The rows of these nodes; those of nodes that are not asked for are left."""
     wanted = {(node_id(stream, node), layout_of(node)): node for node in nodes}
-    found = []
+    parts = []
     for table in tables:
         schema = table.schema.remove_metadata()
         for name, rows in by_node(table):
             node = wanted.get((name, schema))
             if node is not None:
-                found.append(from_table(node, rows))
-    return found
+                parts.append(from_table(node, rows))
+    return parts
 
 
 def by_node(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
@@ -142,38 +124,26 @@ def from_table(node: Node, table: pa.Table) -> NodePartials:
     return NodePartials(node, starts, ends, cells, groups, states)
 
 
-def to_bytes(shipment: Shipment) -> bytes:
-    """Arrow streams one after the other; the first has no rows, and says version, counts and how many follow."""
-    header = {"version": VERSION, "tables": len(shipment.tables), "counts": asdict(shipment.counts)}
+def to_bytes(tables: Sequence[pa.Table]) -> bytes:
+    """Write Arrow streams one after the other; the first has no rows, and says the version and how many follow."""
+    header = {"version": VERSION, "tables": len(tables), **NO_COUNTS}
     sink = pa.BufferOutputStream()
     empty = pa.schema([], metadata={HEADER: json.dumps(header).encode()})
-    for table in (pa.table([], schema=empty), *shipment.tables):
+    for table in (pa.table([], schema=empty), *tables):
         with pa.ipc.new_stream(sink, table.schema, options=PACKED) as writer:
             writer.write_table(table.combine_chunks())
     return bytes(sink.getvalue())
 
 
-def from_bytes(raw: bytes) -> Shipment:
+def from_bytes(raw: bytes) -> tuple[pa.Table, ...]:
     """Raise a DataError if the bytes are no interchange tables."""
     source = pa.BufferReader(raw)
     try:
         header = json.loads(pa.ipc.open_stream(source).read_all().schema.metadata[HEADER])
-        version, counts = header["version"], Counts(**header["counts"])
+        version = header["version"]
         if version == VERSION:
-            check_counts(counts)
-            return Shipment(tuple(pa.ipc.open_stream(source).read_all() for _ in range(header["tables"])), counts)
+            return tuple(pa.ipc.open_stream(source).read_all() for _ in range(header["tables"]))
     except (pa.ArrowException, MemoryError, LookupError, TypeError, OSError, ValueError) as problem:
         raise DataError("interchange", "these bytes are no interchange tables", detail=str(problem)) from None
     detail = f"they have version {version}, this program reads {VERSION}"
     raise DataError("interchange-version", "these interchange tables are of another version", detail=detail)
-
-
-def check_counts(counts: Counts) -> None:
-    """Raise a ValueError if they are no numbers."""
-    if not isinstance(counts.errors, dict):
-        raise ValueError("errors that are not counted by query")
-    numbers = [counts.rows, counts.late, counts.future, counts.dropped, *counts.errors.values()]
-    if any(type(each) is not int for each in numbers):
-        raise ValueError("counts that are no whole numbers")
-    if any(type(each) not in (int, NoneType) for each in (counts.lowest_us, counts.highest_us)):
-        raise ValueError("times that are no whole numbers")

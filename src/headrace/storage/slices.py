@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headrace.kernel.combine import NodePartials, gather_parts
 from headrace.kernel.group_owners import take_rows
-from headrace.kernel.interchange import Counts, Shipment, from_bytes, pack, to_bytes, unpack
+from headrace.kernel.interchange import from_bytes, pack, to_bytes, unpack
 from headrace.model.errors import DataError
 from headrace.planner.plan import Plan
 from headrace.storage.directory import Directory
@@ -37,19 +37,19 @@ class Section(NamedTuple):
     """Partials that were computed under one plan, as a file keeps them and as tasks send them."""
 
     plan: str
-    shipment: Shipment
+    tables: Sequence[pa.Table]
     data: bytes
 
 
 def sections_of(stream: str, parts: Parts) -> Iterator[Section]:
     for plan, places in parts.items():
-        shipment = Shipment(pack(stream, (part for same in places.values() for part in same)), Counts())
-        yield Section(plan, shipment, to_bytes(shipment))
+        tables = pack(stream, (part for same in places.values() for part in same))
+        yield Section(plan, tables, to_bytes(tables))
 
 
 def write_slices(directory: Directory, reducer: int, step: int, sections: Sequence[Section]) -> SliceFile | None:
     """One file of a name that no other attempt has; None if there are no rows."""
-    tables = [table for section in sections for table in section.shipment.tables if table.num_rows]
+    tables = [table for section in sections for table in section.tables if table.num_rows]
     if not tables:
         return None
     data = pack_sections(sections)
@@ -119,11 +119,11 @@ def read_slices(directory: Directory, stream: str, file: SliceFile, live: Collec
     return parts
 
 
-def by_place(stream: str, plan: Plan, shipment: Shipment) -> list[tuple[int, NodePartials]]:
-    """The partials of a shipment with the places of their nodes in the plan, which must know them all."""
+def by_place(stream: str, plan: Plan, tables: Sequence[pa.Table]) -> list[tuple[int, NodePartials]]:
+    """The partials in interchange tables with the places of their nodes in the plan, which must know them all."""
     places = {plan.nodes[place].node: place for place in plan.shipped}
-    placed = [(places[part.node], part) for part in unpack(stream, shipment.tables, places)]
-    if sum(part.rows for _, part in placed) != sum(table.num_rows for table in shipment.tables):
+    placed = [(places[part.node], part) for part in unpack(stream, tables, places)]
+    if sum(part.rows for _, part in placed) != sum(table.num_rows for table in tables):
         raise DataError("unknown-node", f"there are partials of {stream} that their plan does not know")
     return placed
 

@@ -16,7 +16,7 @@ from headrace.inputs import BadFile, Rows, read
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.failures import failures_named
 from headrace.kernel.group_owners import split
-from headrace.kernel.interchange import Counts, Shipment, pack, to_bytes
+from headrace.kernel.interchange import pack, to_bytes
 from headrace.kernel.level1.fold import BUDGET_BYTES, level_one
 from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.model.units import Unit
@@ -136,5 +136,5 @@ class Task:
         for reducer, shares in by_reducer.items():
             same = tuple(map(id, shares))  # rows without groups go to several reducers
             if same not in packed:
-                packed[same] = to_bytes(Shipment(pack(self.stream.name, shares), Counts()))
+                packed[same] = to_bytes(pack(self.stream.name, shares))
             yield ReducerInput(reducer, plan, packed[same])

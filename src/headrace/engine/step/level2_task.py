@@ -100,7 +100,7 @@ class Received:
         for name, sections in self.sent.items():
             plan = self.setting.directory.plan(name)
             for section in sections:
-                for place, part in by_place(self.setting.stream, plan, section.shipment):
+                for place, part in by_place(self.setting.stream, plan, section.tables):
                     parts.setdefault(name, {}).setdefault(place, []).append(part)
         return compact(parts, None)
 
