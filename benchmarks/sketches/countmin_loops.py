@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.kernel.jit import compiled
-from headrace.kernel.sketches.counters_loops import MOST, add_up
+from headrace.kernel.sketches.counters_loops import add_up
+from headrace.model.types import MAX_BIGINT
 
 Integers = NDArray[np.int64]
 Multipliers = NDArray[np.uint64]
@@ -140,7 +141,7 @@ def search(
     """
     levels, depth = multipliers.shape
     size, count = 0, 0
-    level, limit = levels, MOST
+    level, limit = levels, MAX_BIGINT
     first, last = 0, len(cells) - ((levels * depth) << width_bits)
     for _ in range(len(found)):
         for prefix in range(first, last):

@@ -15,11 +15,9 @@ import pyarrow as pa
 
 from benchmarks.sketches import gk_byte_loops as byte_loops
 from benchmarks.sketches import gk_loops as loops
-from headrace.kernel.sketches.blocks import lay_out, sort_each
-from headrace.kernel.sketches.buckets_loops import count_values, order_values
 from headrace.kernel.sketches.packed_bytes import STATE, expect_good, offsets_of, open_states, pack_states
-from headrace.kernel.sketches.quantile_states import check_totals, nearest_ranks
-from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable
+from headrace.kernel.sketches.quantile_states import check_totals, lay_out, nearest_ranks, sort_each
+from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable, values_by_slot
 from headrace.model.arrays import Doubles, Integers
 
 WHAT = "Greenwald-Khanna summary"
@@ -41,8 +39,8 @@ class Gk:
 
     def lift(self, slots: Slots, count: int, values: pa.Array) -> Columns:
         layout, nans = lay_out(slots, count, values, WIDTH)
-        rows, ends = np.empty((int(layout.counts.sum()), 3)), np.zeros(count, np.int64)
-        loops.lift_slots(layout.counts, layout.starts, layout.placed, WIDTH, self.error, rows, ends)
+        rows, ends = np.empty((int(layout.blocks.counts.sum()), 3)), np.zeros(count, np.int64)
+        loops.lift_slots(layout.blocks.counts, layout.blocks.starts, layout.blocks.placed, WIDTH, self.error, rows, ends)
         return (pack(rows, ends, nans),)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
@@ -85,11 +83,8 @@ def by_slot(slots: Slots, count: int, values: pa.Array) -> tuple[Integers, Doubl
     data, valid = numbers(values, np.float64), find_valid(values)
     missing = np.isnan(data) if valid is None else np.isnan(data) & valid
     present = readable(~missing if valid is None else ~missing & valid)
-    sizes = np.zeros(count, np.int64)
-    count_values(readable(slots), present, sizes)
-    ordered = np.empty(int(sizes.sum()))
-    order_values(readable(slots), data, present, np.cumsum(sizes) - sizes, ordered)
-    return sizes, ordered, np.bincount(slots[missing], minlength=count).astype(np.int64)
+    ordered, starts = values_by_slot(slots, count, data, present)
+    return np.diff(starts), ordered + 0.0, np.bincount(slots[missing], minlength=count).astype(np.int64)
 
 
 def pack(rows: Doubles, ends: Integers, nans: Integers) -> pa.Array:
@@ -99,7 +94,7 @@ def pack(rows: Doubles, ends: Integers, nans: Integers) -> pa.Array:
     out = np.empty(len(ends) * byte_loops.HEAD + last * 8 * form, np.uint8)
     offsets = np.zeros(len(ends) + 1, np.int64)
     byte_loops.pack(form, ends, nans, np.ascontiguousarray(rows[:last]).reshape(-1).view(np.uint8), out, offsets)
-    return pack_states(out[: offsets[-1]].copy(), offsets)
+    return pack_states(out, offsets)
 
 
 # States that are read

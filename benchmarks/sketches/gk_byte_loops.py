@@ -9,7 +9,7 @@ import numpy as np
 from headrace.kernel.jit import compiled
 from headrace.kernel.sketches.packed_byte_loops import copy, number, put_number
 from headrace.kernel.sketches.packed_bytes import Bytes
-from headrace.kernel.sketches.quantile_states import MOST_VALUES
+from headrace.kernel.sketches.quantile_states import MAX_VALUES
 from headrace.model.arrays import Doubles, Integers
 
 VERSION = 1
@@ -51,7 +51,7 @@ def measure(data: Bytes, offsets: Integers, sizes: Integers, forms: Integers, na
         )
         if forms[state] not in (SUMMARY, BUFFER) or length != HEAD + 8 * forms[state] * sizes[state]:
             return state
-        if not 0 <= nans[state] <= MOST_VALUES or sizes[state] + nans[state] == 0:
+        if not 0 <= nans[state] <= MAX_VALUES or sizes[state] + nans[state] == 0:
             return state
     return -1
 
@@ -77,11 +77,11 @@ def inspect(states: Integers, rows: Doubles, counts: Doubles) -> int:
         before, least = -math.inf, 0.0
         for row in range(states[state], states[state + 1]):
             value, g, delta = rows[row, 0], rows[row, 1], rows[row, 2]
-            if not (before <= value and 1.0 <= g <= MOST_VALUES and 0.0 <= delta <= MOST_VALUES):
+            if not (before <= value and 1.0 <= g <= MAX_VALUES and 0.0 <= delta <= MAX_VALUES):
                 return state
             if g != math.floor(g) or delta != math.floor(delta):
                 return state
-            if g > MOST_VALUES - least:
+            if g > MAX_VALUES - least:
                 return state
             before, least = value, least + g
         counts[state] = least

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from headrace.kernel.jit import compiled
-from headrace.model.arrays import Integers
+from headrace.model.arrays import Integers, Mask
 
 Codes = npt.NDArray[np.int32] | Integers
 
@@ -87,3 +89,15 @@ def hashed_slots(keys: Integers, bits: int, slots: Integers, first_rows: Integer
                     table[place] = known
         slots[row] = slot
     return count
+
+
+@compiled
+def order_by_slot(
+    slots: Integers, values: npt.NDArray[Any], valid: Mask | None, places: Integers, ordered: npt.NDArray[Any]
+) -> None:
+    """Put the values of a slot side by side; `places` is where the next one of each slot goes."""
+    for row in range(len(slots)):
+        if valid is None or valid[row]:
+            slot = np.uint64(slots[row])
+            ordered[np.uint64(places[slot])] = values[row]
+            places[slot] += 1

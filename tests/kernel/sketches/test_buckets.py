@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.kernel.sketches import buckets
-from headrace.kernel.sketches.buckets import Buckets, Cuts
+from headrace.kernel.sketches.buckets import Buckets, bucket_count, octave_cuts
 from headrace.kernel.sketches.packed_bytes import STATE
 from headrace.model.arrays import Doubles
 from headrace.model.errors import DataError
@@ -88,8 +88,8 @@ def test_every_bucket_is_narrow(value: float, steps: int) -> None:
 
 
 def test_bounds_fall_to_the_upper_bucket() -> None:
-    cuts = Cuts.of(SKETCH.parts)
-    assert (SKETCH.parts, cuts.buckets) == (35, 146_864)
+    cuts = octave_cuts(SKETCH.parts)
+    assert (SKETCH.parts, bucket_count(SKETCH.parts)) == (35, 146_864)
     for bound in cuts.bounds[1:-1]:
         edge = 1.0 + float(bound) / 2.0**52
         below, at = (
@@ -151,7 +151,7 @@ def damaged() -> dict[str, bytes]:
 @pytest.mark.parametrize("what", damaged())
 def test_other_bytes_are_refused(what: str) -> None:
     states = [b"", BUCKETS.bytes_of(5.0), damaged()[what]]
-    check_refused("bucket sketch", states, buckets.check, buckets.counts, BUCKETS.into_one, BUCKETS.answers)
+    check_refused("bucket sketch", states, buckets.parse, buckets.counts, BUCKETS.into_one, BUCKETS.answers)
 
 
 def test_counts_do_not_overflow() -> None:

@@ -247,7 +247,7 @@ def test_slices_and_nulls_of_states() -> None:
 def test_estimates_are_within_the_bound(count: int) -> None:
     assert SKETCH.relative_error == pytest.approx(0.05, abs=0.002)
     error = abs(estimate_of(sketch_of(whole(count))) - count)
-    assert error <= (1e-6 if count <= SKETCH.most_coupons else SKETCH.relative_error) * count
+    assert error <= (1e-6 if count <= SKETCH.max_coupons else SKETCH.relative_error) * count
 
 
 @pytest.mark.parametrize(("lg_k", "count"), [(12, 500), (12, 4_000), (12, 12_000), (12, 40_000), (8, 2_000), (4, 200)])

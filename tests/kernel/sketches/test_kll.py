@@ -163,7 +163,7 @@ def damaged() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("what", damaged())
 def test_other_bytes_are_refused(what: str) -> None:
-    check_refused("KLL sketch", [b"", damaged()[what]], kll.check, kll.counts, KLL.into_one, KLL.answers)
+    check_refused("KLL sketch", [b"", damaged()[what]], kll.parse, kll.counts, KLL.into_one, KLL.answers)
 
 
 def test_counts_do_not_overflow() -> None:

@@ -1,16 +1,26 @@
-"""The loops that put values, or items of states, to their places in blocks that are sorted then: see `blocks`."""
+"""The loops that put values, or items of states, to their places in blocks that are sorted then."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from headrace.kernel.jit import compiled
-from headrace.kernel.states.fold_loops import Flags
-from headrace.model.arrays import Doubles, Integers
+from headrace.model.arrays import Doubles, Integers, Mask
+
+
+class Blocks(NamedTuple):
+    """How many items each group has, where its blocks and its rest start, all items, and the width of a block."""
+
+    counts: Integers
+    starts: Integers
+    placed: Doubles
+    width: int
 
 
 @compiled
-def count_values(slots: Integers, values: Doubles, valid: Flags | None, counts: Integers, nans: Integers) -> None:
+def count_values(slots: Integers, values: Doubles, valid: Mask | None, counts: Integers, nans: Integers) -> None:
     for row in range(len(slots)):
         if valid is None or valid[row]:
             slot = np.uint64(slots[row])
@@ -21,7 +31,7 @@ def count_values(slots: Integers, values: Doubles, valid: Flags | None, counts: 
 
 @compiled
 def place_values(
-    slots: Integers, values: Doubles, valid: Flags | None, wholes: Integers, jumps: Integers, placed: Doubles
+    slots: Integers, values: Doubles, valid: Mask | None, wholes: Integers, jumps: Integers, placed: Doubles
 ) -> None:
     """`wholes` is where the next value of a slot goes; where its blocks end, `jumps`, it continues with the rest."""
     for row in range(len(slots)):
@@ -51,7 +61,9 @@ def place_runs(
 
 
 @compiled
-def block_extremes(counts: Integers, starts: Integers, placed: Doubles, width: int, limits: Doubles) -> None:
+def block_extremes(blocks: Blocks, limits: Doubles) -> None:
+    """Lower and raise the limits of each slot to its least and greatest item."""
+    counts, starts, placed, width = blocks
     for slot in range(len(counts)):
         whole = counts[slot] // width
         rest = counts[slot] - whole * width

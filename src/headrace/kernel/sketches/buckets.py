@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.kernel.sketches import buckets_loops as loops
+from headrace.kernel.sketches.buckets_loops import BucketRows, BucketTally, OctaveCuts
 from headrace.kernel.sketches.packed_bytes import (
     STATE,
     Bytes,
@@ -27,12 +28,11 @@ from headrace.kernel.sketches.packed_bytes import (
     refuse,
 )
 from headrace.kernel.sketches.quantile_states import answers_at, check_totals
-from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable
-from headrace.kernel.states.fold_loops import Flags
+from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable, values_by_slot
 from headrace.model.arrays import Doubles, Integers
 
 WHAT = "bucket sketch"
-MOST_PARTS = 1 << 10
+MAX_PARTS = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,111 +54,81 @@ class Buckets:
         return (STATE,)
 
     def lift(self, slots: Slots, count: int, values: pa.Array) -> Columns:
-        data, valid, slots = numbers(values, np.float64), find_valid(values), readable(slots)
-        sizes = np.zeros(count, np.int64)
-        loops.count_values(slots, valid, sizes)
-        ends = np.cumsum(sizes)
-        ordered = np.empty(int(sizes.sum()))
-        loops.order_values(slots, data, valid, ends - sizes, ordered)
-        cuts = Cuts.of(self.parts)
+        ordered, starts = values_by_slot(slots, count, numbers(values, np.float64), find_valid(values))
         # a row needs 4 bytes for its bucket, and another for each 7 bits of its count: 5 for each value are enough
-        room = int(np.minimum(5 * sizes, 12 * cuts.buckets).sum()) + loops.HEAD * count
+        room = int(np.minimum(5 * np.diff(starts), 12 * bucket_count(self.parts)).sum()) + loops.HEAD * count
         out, offsets = np.empty(room, np.uint8), np.zeros(count + 1, np.int64)
-        loops.lift_slots(ends, ordered, *cuts.search, *cuts.scratch(), out, offsets)
-        return (pack_states(out[: offsets[-1]].copy(), offsets),)
+        loops.lift_slots(starts, ordered, octave_cuts(self.parts), empty_tally(self.parts), out, offsets)
+        return (pack_states(out, offsets),)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
-        cuts, found = Cuts.of(self.parts), parse(states[0], self.parts)
-        held = np.flatnonzero(np.diff(found.first_rows))
-        order = held[np.argsort(slots[held], kind="stable")]
-        ends = np.searchsorted(slots[order], np.arange(count), side="right")
-        check_totals(WHAT, slots, count, found.totals)
+        held = parse(states[0], self.parts)
+        check_totals(WHAT, slots, count, held.totals)
+        has_rows = readable(np.diff(held.rows.first_rows) > 0)
+        ordered, starts = values_by_slot(slots, count, np.arange(len(slots)), has_rows)
         # no bucket or count needs more bytes beside others than it needed alone
-        room = int(found.sizes.sum())
-        out, offsets = np.empty(room, np.uint8), np.zeros(count + 1, np.int64)
-        loops.combine_slots(order, ends, *found.rows, found.extremes, self.parts, *cuts.scratch(), out, offsets)
-        return (pack_states(out[: offsets[-1]].copy(), offsets),)
+        out, offsets = np.empty(held.byte_count, np.uint8), np.zeros(count + 1, np.int64)
+        loops.combine_slots(starts, ordered, held.rows, self.parts, empty_tally(self.parts), out, offsets)
+        return (pack_states(out, offsets),)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cuts:
-    """Where an octave is cut: `bounds` as the fraction bits of DOUBLEs, found from their first bits by `guesses`."""
+def bucket_count(parts: int) -> int:
+    return 2 * loops.OCTAVES * parts + 4
 
-    parts: int
-    bounds: Integers
-    guesses: Integers
-    shift: int
 
-    @staticmethod
-    @lru_cache(maxsize=16)
-    def of(parts: int) -> Cuts:
-        bounds = np.rint((2.0 ** (np.arange(parts + 1) / parts) - 1.0) * 2.0**52).astype(np.int64)
-        bits = math.ceil(-math.log2(2.0 ** (1.0 / parts) - 1.0)) + 1  # at most one bound between two guesses
-        starts = np.arange(1 << bits) << (52 - bits)
-        guesses = np.searchsorted(bounds, starts, side="right") - 1
-        return Cuts(parts, bounds, guesses, 52 - bits)
+def empty_tally(parts: int) -> BucketTally:
+    blocks = (bucket_count(parts) >> loops.BLOCK) + 1
+    return BucketTally(np.zeros(blocks << loops.BLOCK, np.int64), np.zeros(blocks, np.bool_))
 
-    @property
-    def buckets(self) -> int:
-        return 2 * loops.OCTAVES * self.parts + 4
 
-    @property
-    def search(self) -> tuple[int, Integers, Integers, int]:
-        return self.parts, self.bounds, self.guesses, self.shift
+@lru_cache(maxsize=16)
+def octave_cuts(parts: int) -> OctaveCuts:
+    bounds = np.rint((2.0 ** (np.arange(parts + 1) / parts) - 1.0) * 2.0**52).astype(np.int64)
+    bits = math.ceil(-math.log2(2.0 ** (1.0 / parts) - 1.0)) + 1  # at most one bound between two guesses
+    starts = np.arange(1 << bits) << (52 - bits)
+    guesses = np.searchsorted(bounds, starts, side="right") - 1
+    return OctaveCuts(parts, bounds, guesses, 52 - bits)
 
-    def scratch(self) -> tuple[Integers, Flags]:
-        blocks = (self.buckets >> loops.BLOCK) + 1
-        return np.zeros(blocks << loops.BLOCK, np.int64), np.zeros(blocks, np.bool_)
 
-    def middles(self, buckets: Integers) -> Doubles:
-        """The value that is relatively as far from one end of its bucket as from the other."""
-        side = loops.OCTAVES * self.parts
-        keys = np.where(buckets > side, buckets - side - 2, side - buckets)
-        octaves, places = np.divmod(np.clip(keys, 0, side - 1), self.parts)
-        lower, upper = (1.0 + self.bounds[places + end] / 2.0**52 for end in (0, 1))
-        sizes = np.ldexp(2.0 * lower * upper / (lower + upper), octaves - 1074)
-        values: Doubles = np.where(buckets > side, sizes, -sizes)
-        values[buckets == side + 1] = 0.0
-        values[buckets == 0] = -np.inf
-        values[buckets == 2 * side + 2] = np.inf
-        values[buckets == 2 * side + 3] = np.nan
-        return values
+def middles_of(cuts: OctaveCuts, buckets: Integers) -> Doubles:
+    """Return the value that is relatively as far from one end of its bucket as from the other."""
+    side = loops.OCTAVES * cuts.parts
+    keys = np.where(buckets > side, buckets - side - 2, side - buckets)
+    octaves, places = np.divmod(np.clip(keys, 0, side - 1), cuts.parts)
+    lower, upper = (1.0 + cuts.bounds[places + end] / 2.0**52 for end in (0, 1))
+    sizes = np.ldexp(2.0 * lower * upper / (lower + upper), octaves - 1074)
+    values: Doubles = np.where(buckets > side, sizes, -sizes)
+    values[buckets == side + 1] = 0.0
+    values[buckets == 0] = -np.inf
+    values[buckets == 2 * side + 2] = np.inf
+    values[buckets == 2 * side + 3] = np.nan
+    return values
 
 
 # States that are read
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parsed:
-    """States whose bytes were checked: the rows of each begin at `first_rows[i]`."""
+class BucketStates:
+    """States whose bytes were checked."""
 
-    cuts: Cuts
-    sizes: Integers
+    cuts: OctaveCuts
+    byte_count: int
     totals: Integers
-    first_rows: Integers
-    buckets: Integers
-    counts: Integers
-    extremes: Doubles
-
-    @property
-    def rows(self) -> tuple[Integers, Integers, Integers]:
-        return self.first_rows, self.buckets, self.counts
+    rows: BucketRows
 
 
-def parse(states: pa.Array, parts: int | None = None) -> Parsed:
+def parse(states: pa.Array, parts: int | None = None) -> BucketStates:
     """Parse states, all with the same buckets: those of `parts`, or else those of the first state."""
     data, offsets = open_states(states)
-    sizes = np.diff(offsets)
-    if parts is None:
-        parts = first_parts(data, offsets)
-    cuts = Cuts.of(parts)
-    rows, totals = np.zeros(len(sizes), np.int64), np.zeros(len(sizes), np.int64)
-    expect_good(WHAT, loops.measure(data, offsets, *cuts.search, rows, totals))
-    first_rows = offsets_of(rows)
-    buckets, counts = np.empty(first_rows[-1], np.int64), np.empty(first_rows[-1], np.int64)
-    extremes = np.full((len(sizes), 2), np.nan)
-    loops.unpack(data, offsets, first_rows, buckets, counts, extremes)
-    return Parsed(cuts, sizes, totals, first_rows, buckets, counts, extremes)
+    cuts = octave_cuts(first_parts(data, offsets) if parts is None else parts)
+    counts, totals = np.zeros(len(states), np.int64), np.zeros(len(states), np.int64)
+    expect_good(WHAT, loops.measure(data, offsets, cuts, counts, totals))
+    size = int(counts.sum())
+    extremes = np.full((len(states), 2), np.nan)
+    rows = BucketRows(offsets_of(counts), np.empty(size, np.int64), np.empty(size, np.int64), extremes)
+    loops.unpack(data, offsets, rows)
+    return BucketStates(cuts, int(offsets[-1] - offsets[0]), totals, rows)
 
 
 def first_parts(data: Bytes, offsets: Integers) -> int:
@@ -168,13 +138,9 @@ def first_parts(data: Bytes, offsets: Integers) -> int:
     row = int(held[0])
     begin, end = (int(place) for place in offsets[row : row + 2])
     parts = int.from_bytes(data[begin + 2 : begin + 4].tobytes(), "little") if end - begin >= loops.HEAD else 0
-    if not 1 <= parts <= MOST_PARTS:
+    if not 1 <= parts <= MAX_PARTS:
         refuse(WHAT, row)
     return parts
-
-
-def check(states: pa.Array) -> None:
-    parse(states)
 
 
 def counts(states: pa.Array) -> Integers:
@@ -184,14 +150,14 @@ def counts(states: pa.Array) -> Integers:
 
 def quantiles(states: pa.Array, fractions: Doubles) -> Doubles:
     """A row for each state: about the values at the nearest ranks. NaN where there is no value, or where it is NaN."""
-    found = parse(states)
+    held = parse(states)
 
     def find(ranks: Integers) -> Doubles:
         buckets = np.zeros(ranks.shape, np.int64)
-        loops.find_ranks(*found.rows, ranks, buckets)
-        low, high = found.extremes[:, :1], found.extremes[:, 1:]
-        middles = found.cuts.middles(buckets)
+        loops.find_ranks(held.rows, ranks, buckets)
+        low, high = held.rows.extremes[:, :1], held.rows.extremes[:, 1:]
+        middles = middles_of(held.cuts, buckets)
         answers = np.where(np.isnan(middles), np.nan, np.fmin(np.fmax(middles, low), high))
-        return np.where(ranks == 1, low, np.where(ranks >= found.totals[:, None], high, answers))
+        return np.where(ranks == 1, low, np.where(ranks >= held.totals[:, None], high, answers))
 
-    return answers_at(found.totals, fractions, find)
+    return answers_at(held.totals, fractions, find)

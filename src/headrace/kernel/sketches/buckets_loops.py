@@ -7,15 +7,15 @@ counted in one array over all of them, which each slot leaves as it found it: al
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from headrace.kernel.jit import compiled
 from headrace.kernel.sketches.packed_byte_loops import double, number, put_double, put_number, put_short, short
 from headrace.kernel.sketches.packed_bytes import Bytes
-from headrace.kernel.sketches.quantile_states import MOST_VALUES
-from headrace.kernel.states.fold_loops import Flags
-from headrace.model.arrays import Doubles, Integers
+from headrace.kernel.sketches.quantile_states import MAX_VALUES
+from headrace.model.arrays import Doubles, Integers, Mask
 
 VERSION = 1
 HEAD = 24
@@ -27,10 +27,35 @@ BLOCK = 6
 """Counts are searched for in blocks of 2^6 buckets."""
 
 
+class OctaveCuts(NamedTuple):
+    """Where an octave is cut: `bounds` as the fraction bits of DOUBLEs, found from their first bits by `guesses`."""
+
+    parts: int
+    bounds: Integers
+    guesses: Integers
+    shift: int
+
+
+class BucketTally(NamedTuple):
+    """Counts of all buckets, and marks on the blocks of buckets that have some."""
+
+    counts: Integers
+    marks: Mask
+
+
+class BucketRows(NamedTuple):
+    """What states hold: the rows (bucket, count) of each begin at `first_rows[i]`."""
+
+    first_rows: Integers
+    buckets: Integers
+    counts: Integers
+    extremes: Doubles
+
+
 @compiled
-def bucket_of(value: float, parts: int, bounds: Integers, guesses: Integers, shift: int) -> int:
+def bucket_of(value: float, cuts: OctaveCuts) -> int:
     """The octave is the exponent; its part is looked up by the first bits of the fraction, and is that or the next."""
-    side = OCTAVES * parts
+    side = OCTAVES * cuts.parts
     if value == 0.0:
         return side + 1
     if value != value:
@@ -43,9 +68,9 @@ def bucket_of(value: float, parts: int, bounds: Integers, guesses: Integers, shi
         octave -= 54
     bits = np.float64(size).view(np.int64)
     fraction = bits & FRACTION
-    part = guesses[fraction >> shift]
-    part += fraction >= bounds[part + 1]
-    key = int((octave + (bits >> 52)) * parts + part)
+    part = cuts.guesses[fraction >> cuts.shift]
+    part += fraction >= cuts.bounds[part + 1]
+    key = int((octave + (bits >> 52)) * cuts.parts + part)
     return side + 2 + key if value > 0 else side - key
 
 
@@ -61,31 +86,15 @@ def canonical(value: float) -> float:
     return value + 0.0 if value == value else math.nan
 
 
-# Rows of a slot together
-
-
-@compiled
-def count_values(slots: Integers, valid: Flags | None, counts: Integers) -> None:
-    for row in range(len(slots)):
-        if valid is None or valid[row]:
-            counts[np.uint64(slots[row])] += 1
-
-
-@compiled
-def order_values(slots: Integers, values: Doubles, valid: Flags | None, places: Integers, ordered: Doubles) -> None:
-    """`places` is where the next value of a slot goes."""
-    for row in range(len(slots)):
-        if valid is None or valid[row]:
-            slot = np.uint64(slots[row])
-            ordered[np.uint64(places[slot])] = canonical(values[row])
-            places[slot] += 1
+# Written
 
 
 @compiled
 def put_state(
-    out: Bytes, at: int, parts: int, low: float, high: float, counts: Integers, marks: Flags, first: int, last: int
+    out: Bytes, at: int, parts: int, low: float, high: float, tally: BucketTally, first: int, last: int
 ) -> int:
-    """The counts of the marked blocks from the first to the last, which are 0 then; where the state ends."""
+    """Write the counts of the marked blocks from the first to the last, which are 0 then; return where it ends."""
+    counts, marks = tally
     head, before, rows = at, 0, 0
     at += HEAD
     for block in range(first, last + 1):
@@ -107,56 +116,61 @@ def put_state(
 
 @compiled
 def lift_slots(
-    ends: Integers,
-    ordered: Doubles,
-    parts: int,
-    bounds: Integers,
-    guesses: Integers,
-    shift: int,
-    counts: Integers,
-    marks: Flags,
-    out: Bytes,
-    offsets: Integers,
+    starts: Integers, ordered: Doubles, cuts: OctaveCuts, tally: BucketTally, out: Bytes, offsets: Integers
 ) -> None:
-    begin = 0
-    for slot in range(len(ends)):
-        offsets[slot + 1] = offsets[slot]
-        if ends[slot] == begin:
+    """Write the state of each slot's values."""
+    counts, marks = tally
+    for slot in range(len(starts) - 1):
+        begin, end, offsets[slot + 1] = starts[slot], starts[slot + 1], offsets[slot]
+        if begin == end:
             continue
-        low = high = ordered[begin]
+        low = high = canonical(ordered[begin])
         first, last = len(marks), 0
-        for row in range(begin, ends[slot]):
-            value = ordered[row]
-            bucket = bucket_of(value, parts, bounds, guesses, shift)
+        for row in range(begin, end):
+            value = canonical(ordered[row])
+            bucket = bucket_of(value, cuts)
             counts[bucket] += 1
             marks[bucket >> BLOCK] = True
             first, last = min(first, bucket >> BLOCK), max(last, bucket >> BLOCK)
             low = value if exceeds(low, value) else low
             high = value if exceeds(value, high) else high
-        offsets[slot + 1] = put_state(out, offsets[slot], parts, low, high, counts, marks, first, last)
-        begin = ends[slot]
+        offsets[slot + 1] = put_state(out, offsets[slot], cuts.parts, low, high, tally, first, last)
+
+
+@compiled
+def combine_slots(
+    starts: Integers, ordered: Integers, held: BucketRows, parts: int, tally: BucketTally, out: Bytes, offsets: Integers
+) -> None:
+    """Write the state of each slot's states; those in `ordered` have rows."""
+    counts, marks = tally
+    for slot in range(len(starts) - 1):
+        begin, end, offsets[slot + 1] = starts[slot], starts[slot + 1], offsets[slot]
+        if begin == end:
+            continue
+        low, high = held.extremes[ordered[begin], 0], held.extremes[ordered[begin], 1]
+        first, last = len(marks), 0
+        for state in ordered[begin:end]:
+            for row in range(held.first_rows[state], held.first_rows[state + 1]):
+                bucket = held.buckets[row]
+                counts[bucket] += held.counts[row]
+                marks[bucket >> BLOCK] = True
+                first, last = min(first, bucket >> BLOCK), max(last, bucket >> BLOCK)
+            low = held.extremes[state, 0] if exceeds(low, held.extremes[state, 0]) else low
+            high = held.extremes[state, 1] if exceeds(held.extremes[state, 1], high) else high
+        offsets[slot + 1] = put_state(out, offsets[slot], parts, low, high, tally, first, last)
 
 
 # States that are read
 
 
 @compiled
-def measure(
-    data: Bytes,
-    offsets: Integers,
-    parts: int,
-    bounds: Integers,
-    guesses: Integers,
-    shift: int,
-    rows: Integers,
-    totals: Integers,
-) -> int:
-    """Into the arrays: how many rows and values each state has. The first that is no state of these buckets, or -1."""
+def measure(data: Bytes, offsets: Integers, cuts: OctaveCuts, rows: Integers, totals: Integers) -> int:
+    """Count the rows and values of each state. Return the first that is no state of these buckets, or -1."""
     for row in range(len(rows)):
         at, end = offsets[row], offsets[row + 1]
         if at == end:
             continue
-        if end - at < HEAD or number(data, at, 2) != VERSION or number(data, at + 2, 2) != parts:
+        if end - at < HEAD or number(data, at, 2) != VERSION or number(data, at + 2, 2) != cuts.parts:
             return row
         count = number(data, at + 4, 4)
         low, high = double(data, at + 8), double(data, at + 16)
@@ -166,83 +180,44 @@ def measure(
             gap, at = short(data, at, end)
             held, at = short(data, at, end)
             bucket += gap
-            if gap < (place > 0) or held < 1 or bucket > 2 * OCTAVES * parts + 3 or total > MOST_VALUES - held:
+            if gap < (place > 0) or held < 1 or bucket > 2 * OCTAVES * cuts.parts + 3 or total > MAX_VALUES - held:
                 return row
             total += held
             first = first if place else bucket
         if count == 0 or at != end or exceeds(low, high) or (total == 1 and exceeds(high, low)):
             return row
-        if first != bucket_of(low, parts, bounds, guesses, shift):
-            return row
-        if bucket != bucket_of(high, parts, bounds, guesses, shift):
+        if first != bucket_of(low, cuts) or bucket != bucket_of(high, cuts):
             return row
         rows[row], totals[row] = count, total
     return -1
 
 
 @compiled
-def unpack(
-    data: Bytes, offsets: Integers, first_rows: Integers, buckets: Integers, counts: Integers, extremes: Doubles
-) -> None:
-    """Of measured states."""
-    for row in range(len(first_rows) - 1):
+def unpack(data: Bytes, offsets: Integers, held: BucketRows) -> None:
+    """Read measured states."""
+    for row in range(len(offsets) - 1):
         at, end, bucket = offsets[row], offsets[row + 1], 0
         if at == end:
             continue
         for place in range(2):
-            extremes[row, place] = canonical(double(data, at + 8 + 8 * place))
+            held.extremes[row, place] = canonical(double(data, at + 8 + 8 * place))
         at += HEAD
-        for place in range(first_rows[row], first_rows[row + 1]):
+        for place in range(held.first_rows[row], held.first_rows[row + 1]):
             gap, at = short(data, at, end)
-            counts[place], at = short(data, at, end)
+            held.counts[place], at = short(data, at, end)
             bucket += gap
-            buckets[place] = bucket
+            held.buckets[place] = bucket
 
 
 @compiled
-def combine_slots(
-    order: Integers,
-    ends: Integers,
-    first_rows: Integers,
-    buckets: Integers,
-    held: Integers,
-    extremes: Doubles,
-    parts: int,
-    counts: Integers,
-    marks: Flags,
-    out: Bytes,
-    offsets: Integers,
-) -> None:
-    """Those states of a slot that have rows, which stand together in `order`, up to its end."""
-    begin = 0
-    for slot in range(len(ends)):
-        offsets[slot + 1] = offsets[slot]
-        if ends[slot] == begin:
-            continue
-        low, high = extremes[order[begin], 0], extremes[order[begin], 1]
-        first, last = len(marks), 0
-        for place in range(begin, ends[slot]):
-            state = order[place]
-            for row in range(first_rows[state], first_rows[state + 1]):
-                block = buckets[row] >> BLOCK
-                counts[buckets[row]] += held[row]
-                marks[block] = True
-                first, last = min(first, block), max(last, block)
-            low = extremes[state, 0] if exceeds(low, extremes[state, 0]) else low
-            high = extremes[state, 1] if exceeds(extremes[state, 1], high) else high
-        offsets[slot + 1] = put_state(out, offsets[slot], parts, low, high, counts, marks, first, last)
-        begin = ends[slot]
-
-
-@compiled
-def find_ranks(first_rows: Integers, buckets: Integers, counts: Integers, ranks: Integers, answers: Integers) -> None:
+def find_ranks(held: BucketRows, ranks: Integers, answers: Integers) -> None:
     """For each state with rows the buckets at its ranks, which ascend and are at most its count."""
-    for row in range(len(first_rows) - 1):
-        place, seen = first_rows[row], 0
-        if place == first_rows[row + 1]:
+    for row in range(len(held.first_rows) - 1):
+        place, seen = held.first_rows[row], 0
+        if place == held.first_rows[row + 1]:
             continue
         for column in range(ranks.shape[1]):
-            while seen + counts[place] < ranks[row, column]:
-                seen += counts[place]
+            while seen + held.counts[place] < ranks[row, column]:
+                seen += held.counts[place]
                 place += 1
-            answers[row, column] = buckets[place]
+            answers[row, column] = held.buckets[place]

@@ -17,15 +17,16 @@ import pyarrow as pa
 
 from headrace.aggregates.hitters import COUNTERS, MEETING_PLACES
 from headrace.expressions.columns import raw
-from headrace.kernel.sketches.counters_byte_loops import HEADER, check_states, read_states, write_states
+from headrace.kernel.sketches.counters_byte_loops import HEADER, Summaries, check_states, read_states, write_states
 from headrace.kernel.sketches.counters_loops import add_by_slot, count_by_slot, fold_slots, group_by_slot, meet
 from headrace.kernel.sketches.items import (
-    Coded,
-    Kind,
+    ItemCodes,
+    ItemKind,
     decode_items,
     encode_items,
     encode_stored,
     first_misfit,
+    is_label,
     kind_labelled,
     kind_of,
 )
@@ -45,7 +46,7 @@ from headrace.model.errors import UsageError
 from headrace.model.types import MAX_BIGINT, DataType
 
 NAME = "summary of counters"
-MOST_CAPACITY = 1 << 24
+MAX_CAPACITY = 1 << 24
 ROUNDING = 1 - 2.0**-51
 """A share of a total is computed with DOUBLEs; no item may be lost by how they are rounded."""
 
@@ -61,7 +62,7 @@ class Counters:
     is_compressed: bool = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.capacity <= MOST_CAPACITY:
+        if not 1 <= self.capacity <= MAX_CAPACITY:
             raise UsageError("sketch-size", f"a summary of {self.capacity} counters can't be kept")
 
     def columns(self, *_arguments: DataType) -> tuple[pa.DataType, ...]:
@@ -87,19 +88,20 @@ class Counters:
         add_by_slot(readable(slots), readable(held.totals), totals)
         add_by_slot(readable(slots), readable(held.errors), errors)
         of_items = np.repeat(slots, np.diff(held.firsts))
-        codes = encode_stored(held.kind, held.items, held.offsets)
-        return (self.fold_rows(of_items, codes, readable(held.counts), totals, errors, held.kind),)
+        kind = kind_labelled(held.label)
+        codes = encode_stored(kind, held.items, held.item_offsets)
+        return (self.fold_rows(of_items, codes, readable(held.counts), totals, errors, kind),)
 
     def fold_rows(
-        self, slots: Slots, items: Coded, weights: Integers, totals: Integers, errors: Integers, kind: Kind
+        self, slots: Slots, items: ItemCodes, weights: Integers, totals: Integers, errors: Integers, kind: ItemKind
     ) -> pa.Array:
         starts, codes, amounts = group_by_slot_order(slots, len(totals), items.codes, weights)
-        most = int(np.minimum(np.diff(starts), self.capacity).sum())
+        room = int(np.minimum(np.diff(starts), self.capacity).sum())
         firsts = np.empty(len(starts), np.int64)
-        kept_codes, kept_counts = np.empty(most, np.int64), np.empty(most, np.int64)
+        kept_codes, kept_counts = np.empty(room, np.int64), np.empty(room, np.int64)
         kept = fold_slots(starts, codes, amounts, self.capacity, errors, firsts, kept_codes, kept_counts)
         data, offsets = items.items(kept_codes[:kept])
-        return repack(Summaries(kind, firsts, totals, errors, kept_counts[:kept], data, offsets))
+        return repack(Summaries(kind.label, kind.width, firsts, totals, errors, kept_counts[:kept], data, offsets))
 
 
 def weights_of(values: pa.Array, weights: pa.Array | None) -> Integers:
@@ -110,7 +112,7 @@ def weights_of(values: pa.Array, weights: pa.Array | None) -> Integers:
     return readable(amounts)
 
 
-def compress_rows(slots: Slots, items: Coded, weights: Integers) -> tuple[Slots, Coded, Integers]:
+def compress_rows(slots: Slots, items: ItemCodes, weights: Integers) -> tuple[Slots, ItemCodes, Integers]:
     """Fewer rows of the same weight."""
     met = np.empty((3, len(slots)), np.int64)
     bits = min(MEETING_PLACES - 1, len(slots)).bit_length()
@@ -136,45 +138,20 @@ def group_by_slot_order(
 # States
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Summaries:
-    """The states of a column in arrays: of each state total, error and first item; of each item its count and bytes."""
-
-    kind: Kind
-    firsts: Integers
-    totals: Integers
-    errors: Integers
-    counts: Integers
-    items: Bytes
-    offsets: Offsets
-
-
 def without_values(count: int) -> pa.Array:
     return pack_states(np.zeros(0, np.uint8), np.zeros(count + 1, np.int64))
 
 
 def repack(held: Summaries) -> pa.Array:
-    item_bytes = np.diff(held.offsets[held.firsts]) + (8 if held.kind.width else 12) * np.diff(held.firsts)
-    lengths = np.where(held.totals > 0, HEADER + item_bytes, 0)
-    offsets = offsets_of(lengths)
+    item_bytes = np.diff(held.item_offsets[held.firsts]) + (8 if held.width else 12) * np.diff(held.firsts)
+    offsets = offsets_of(np.where(held.totals > 0, HEADER + item_bytes, 0))
     data = np.empty(offsets[-1], np.uint8)
-    write_states(
-        held.kind.label,
-        held.kind.width,
-        readable(held.totals),
-        readable(held.errors),
-        readable(held.firsts),
-        readable(held.counts),
-        readable(held.items),
-        readable(held.offsets),
-        readable(offsets),
-        data,
-    )
+    write_states(held, readable(offsets), data)
     return pack_states(data, offsets)
 
 
 def unpack(states: pa.Array, item_type: pa.DataType | None = None) -> Summaries | None:
-    """Checked in full. By default the type is that of the first state; None if no state has values."""
+    """Return the states, checked in full, or None if none has values. By default they have the type of the first."""
     data, offsets = open_states(states)
     filled = np.flatnonzero(np.diff(offsets))
     if not len(filled):
@@ -182,32 +159,25 @@ def unpack(states: pa.Array, item_type: pa.DataType | None = None) -> Summaries 
     kind = first_kind(data, offsets, int(filled[0])) if item_type is None else kind_of(item_type)
     sizes, lengths = np.empty(len(states), np.int64), np.empty(len(states), np.int64)
     expect_good(NAME, check_states(data, offsets, kind.label, kind.width, sizes, lengths))
-    held = read(kind, data, offsets, offsets_of(sizes), int(lengths.sum()))
-    misfit = first_misfit(kind, held.items, held.offsets)
+    held = allocate_summaries(kind, sizes, int(lengths.sum()))
+    read_states(data, offsets, held)
+    misfit = first_misfit(kind, held.items, held.item_offsets)
     if misfit is not None:
         refuse(NAME, int(np.searchsorted(held.firsts, misfit, "right")) - 1)
     return held
 
 
-def first_kind(data: Bytes, offsets: Offsets, row: int) -> Kind:
+def first_kind(data: Bytes, offsets: Offsets, row: int) -> ItemKind:
     label = int.from_bytes(data[offsets[row] : offsets[row + 1]][1:4].tobytes(), "little")
-    kind = kind_labelled(label)
-    return refuse(NAME, row) if kind is None else kind
+    return kind_labelled(label) if is_label(label) else refuse(NAME, row)
 
 
-def read(kind: Kind, data: Bytes, offsets: Offsets, firsts: Integers, length: int) -> Summaries:
-    states, items = len(firsts) - 1, int(firsts[-1])
-    held = Summaries(
-        kind,
-        readable(firsts),
-        np.zeros(states, np.int64),
-        np.zeros(states, np.int64),
-        np.empty(items, np.int64),
-        np.empty(length, np.uint8),
-        np.zeros(items + 1, np.int64),
-    )
-    read_states(data, offsets, kind.width, held.firsts, held.totals, held.errors, held.counts, held.items, held.offsets)
-    return held
+def allocate_summaries(kind: ItemKind, sizes: Integers, length: int) -> Summaries:
+    firsts = offsets_of(sizes)
+    totals, errors = np.zeros(len(sizes), np.int64), np.zeros(len(sizes), np.int64)
+    counts, item_offsets = np.empty(firsts[-1], np.int64), np.zeros(firsts[-1] + 1, np.int64)
+    items = np.empty(length, np.uint8)
+    return Summaries(kind.label, kind.width, readable(firsts), totals, errors, counts, items, item_offsets)
 
 
 # Results
@@ -253,15 +223,16 @@ def upper_bounds(held: Summaries) -> Integers:
     return np.where(held.counts > MAX_BIGINT - errors, MAX_BIGINT, held.counts + errors)
 
 
-def list_hitters(held: Summaries, wanted: Mask, most: int) -> Hitters:
-    """Of the wanted items of each state as many as `most`. Items of a state lie in order, which sorting keeps."""
+def list_hitters(held: Summaries, wanted: Mask, limit: int) -> Hitters:
+    """Of the wanted items of each state as many as `limit`. Items of a state lie in order, which sorting keeps."""
     states = len(held.totals)
     chosen = np.flatnonzero(wanted)
     parents = np.repeat(np.arange(states), np.diff(held.firsts))[chosen]
     order = np.lexsort((-held.counts[chosen], parents))
     chosen, begins = chosen[order], np.searchsorted(parents, np.arange(states + 1))
-    first = np.arange(len(chosen)) - begins[parents] < most
+    first = np.arange(len(chosen)) - begins[parents] < limit
     chosen, parents = chosen[first], parents[first]
-    items = decode_items(held.kind, held.items, held.offsets).take(pa.array(chosen)).cast(held.kind.arrow)
+    kind = kind_labelled(held.label)
+    items = decode_items(kind, held.items, held.item_offsets).take(pa.array(chosen)).cast(kind.arrow)
     offsets = np.searchsorted(parents, np.arange(states + 1))
     return Hitters(offsets, items, held.counts[chosen], upper_bounds(held)[chosen])

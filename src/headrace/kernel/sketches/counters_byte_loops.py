@@ -7,15 +7,33 @@ items in ascending order. The header: version, three bytes for the type, the num
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from headrace.kernel.jit import compiled
 from headrace.kernel.sketches.counters_loops import add_up
 from headrace.kernel.sketches.packed_byte_loops import copy, number, put_number
 from headrace.kernel.sketches.packed_bytes import Bytes, Offsets
 from headrace.model.arrays import Integers
+from headrace.model.types import MAX_BIGINT
 
 VERSION = 1
 HEADER = 24
-MOST = 2**63 - 1
+
+
+class Summaries(NamedTuple):
+    """The states of a column in arrays: of each state total, error and first item; of each item its count and bytes.
+
+    All items have the type `label`. They are `width` bytes each; 0 if each has its own length.
+    """
+
+    label: int
+    width: int
+    firsts: Integers
+    totals: Integers
+    errors: Integers
+    counts: Integers
+    items: Bytes
+    item_offsets: Offsets
 
 
 @compiled
@@ -62,7 +80,7 @@ def are_counts(data: Bytes, begin: int, size: int) -> bool:
         held = add_up(held, count)
     if error == 0:
         return held == total
-    return total == MOST or (held <= total and error <= (total - held) // (size + 1))
+    return total == MAX_BIGINT or (held <= total and error <= (total - held) // (size + 1))
 
 
 @compiled
@@ -76,73 +94,53 @@ def check_states(data: Bytes, offsets: Offsets, label: int, width: int, sizes: I
         if end - begin < HEADER or data[begin] != VERSION or number(data, begin + 1, 3) != label:
             return row
         size = number(data, begin + 4, 4)
-        each = 8 if width > 0 else 12
-        if size > (end - begin - HEADER) // each:
+        item_bytes = 8 if width > 0 else 12
+        if size > (end - begin - HEADER) // item_bytes:
             return row
         counts_end = begin + HEADER + 8 * size
         if not are_counts(data, begin, size) or not are_items(data, counts_end, size, width, end):
             return row
-        sizes[row], lengths[row] = size, end - begin - HEADER - each * size
+        sizes[row], lengths[row] = size, end - begin - HEADER - item_bytes * size
     return -1
 
 
 @compiled
-def read_states(
-    data: Bytes,
-    offsets: Offsets,
-    width: int,
-    firsts: Integers,
-    totals: Integers,
-    errors: Integers,
-    counts: Integers,
-    items: Bytes,
-    item_offsets: Offsets,
-) -> None:
-    """What checked states hold, in arrays that lie one state after the other; `item_offsets` begins with 0."""
-    filled = 0
+def read_states(data: Bytes, offsets: Offsets, held: Summaries) -> None:
+    """Fill in what checked states hold, but for their first items; `item_offsets` begins with 0."""
+    filled, item_offsets = 0, held.item_offsets
     for row in range(len(offsets) - 1):
         begin, end = offsets[row], offsets[row + 1]
         if begin == end:
             continue
-        totals[row], errors[row] = number(data, begin + 8, 8), number(data, begin + 16, 8)
-        first, size = firsts[row], firsts[row + 1] - firsts[row]
+        held.totals[row], held.errors[row] = number(data, begin + 8, 8), number(data, begin + 16, 8)
+        first, size = held.firsts[row], held.firsts[row + 1] - held.firsts[row]
         counts_end = begin + HEADER + 8 * size
         for item in range(size):
-            counts[first + item] = number(data, begin + HEADER + 8 * item, 8)
-            length = length_at(data, counts_end, item, width)
+            held.counts[first + item] = number(data, begin + HEADER + 8 * item, 8)
+            length = length_at(data, counts_end, item, held.width)
             item_offsets[first + item + 1] = item_offsets[first + item] + length
-        at = counts_end if width > 0 else counts_end + 4 * size
-        filled = copy(data, at, end - at, items, filled)
+        at = counts_end if held.width > 0 else counts_end + 4 * size
+        filled = copy(data, at, end - at, held.items, filled)
 
 
 @compiled
-def write_states(
-    label: int,
-    width: int,
-    totals: Integers,
-    errors: Integers,
-    firsts: Integers,
-    counts: Integers,
-    items: Bytes,
-    item_offsets: Offsets,
-    offsets: Offsets,
-    data: Bytes,
-) -> None:
-    for row in range(len(totals)):
+def write_states(held: Summaries, offsets: Offsets, data: Bytes) -> None:
+    item_offsets = held.item_offsets
+    for row in range(len(held.totals)):
         begin = offsets[row]
         if begin == offsets[row + 1]:
             continue
-        first, size = firsts[row], firsts[row + 1] - firsts[row]
+        first, size = held.firsts[row], held.firsts[row + 1] - held.firsts[row]
         data[begin] = VERSION
-        put_number(data, begin + 1, 3, label)
+        put_number(data, begin + 1, 3, held.label)
         put_number(data, begin + 4, 4, size)
-        put_number(data, begin + 8, 8, totals[row])
-        put_number(data, begin + 16, 8, errors[row])
+        put_number(data, begin + 8, 8, held.totals[row])
+        put_number(data, begin + 16, 8, held.errors[row])
         at = begin + HEADER
         for item in range(first, first + size):
-            at = put_number(data, at, 8, counts[item])
-        if width == 0:
+            at = put_number(data, at, 8, held.counts[item])
+        if held.width == 0:
             for item in range(first, first + size):
                 at = put_number(data, at, 4, item_offsets[item + 1] - item_offsets[item])
         source = item_offsets[first]
-        copy(items, source, item_offsets[first + size] - source, data, at)
+        copy(held.items, source, item_offsets[first + size] - source, data, at)

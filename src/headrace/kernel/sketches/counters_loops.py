@@ -10,8 +10,8 @@ import numpy as np
 from headrace.kernel.jit import compiled
 from headrace.kernel.slot_loops import place_of
 from headrace.model.arrays import Integers
+from headrace.model.types import MAX_BIGINT
 
-MOST = 2**63 - 1
 FIRST_BITS = 3
 """Of the table of a slot, which grows as it fills."""
 STRIDE = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -21,7 +21,7 @@ STRIDE = np.uint64(0xC2B2AE3D27D4EB4F)
 @compiled
 def add_up(first: int, second: int) -> int:
     """Of two numbers that are not negative. Compiled code may take it that no sum overflows, so none does."""
-    return first + second if first <= MOST - second else MOST
+    return first + second if first <= MAX_BIGINT - second else MAX_BIGINT
 
 
 @compiled

@@ -24,18 +24,25 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.expressions.columns import canonical
-from headrace.kernel.sketches.hll_form import DENSE, HLL_START, LIST_BITS, MAX_VALUE, SET_START
-from headrace.kernel.sketches.hll_loops import count_coupons, fold_coupons, merge_states, order_coupons
-from headrace.kernel.sketches.hll_read_loops import check_states, count_registers
+from headrace.kernel.sketches.hll_byte_loops import (
+    DENSE,
+    HLL_START,
+    LIST_BITS,
+    MAX_VALUE,
+    SET_START,
+    check_states,
+    count_registers,
+)
+from headrace.kernel.sketches.hll_loops import HllOutput, HllScratch, fold_coupons, merge_states
 from headrace.kernel.sketches.murmur_loops import Bytes, Coupons, long_coupons, string_coupons, wide_coupons
 from headrace.kernel.sketches.packed_bytes import STATE, Offsets, expect_good, open_states, pack_states
-from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable
+from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable, values_by_slot
 from headrace.kernel.strings import buffers
 from headrace.model.arrays import Doubles, Integers
 from headrace.model.types import DataType
 
-LEAST_LG_K, MOST_LG_K = 4, 21
-LEAST_LG_K_OF_SETS = 8
+MIN_LG_K, MAX_LG_K = 4, 21
+MIN_LG_K_OF_SETS = 8
 SIGMAS = 3
 COLLISIONS = 6 * 2.0**26
 """Two values have the same coupon once in half as many pairs: the same key, and as many zeros in one of three cases."""
@@ -48,8 +55,8 @@ class Hll:
     lg_k: int = 12
 
     def __post_init__(self) -> None:
-        if not LEAST_LG_K <= self.lg_k <= MOST_LG_K:
-            raise ValueError(f"lg_k is from {LEAST_LG_K} to {MOST_LG_K}, not {self.lg_k}")
+        if not MIN_LG_K <= self.lg_k <= MAX_LG_K:
+            raise ValueError(f"lg_k is from {MIN_LG_K} to {MAX_LG_K}, not {self.lg_k}")
 
     @property
     def relative_error(self) -> float:
@@ -57,32 +64,42 @@ class Hll:
         return SIGMAS * 1.04 / math.sqrt(1 << self.lg_k)
 
     @property
-    def most_coupons(self) -> int:
+    def max_coupons(self) -> int:
         """As DataSketches has it: three quarters of an array of 2 ** (lg_k - 3), or a list less one."""
-        return (1 << LIST_BITS) - 1 if self.lg_k < LEAST_LG_K_OF_SETS else 3 << (self.lg_k - 5)
+        return (1 << LIST_BITS) - 1 if self.lg_k < MIN_LG_K_OF_SETS else 3 << (self.lg_k - 5)
 
-    def columns(self, argument: DataType | None) -> tuple[pa.DataType, ...]:
+    def columns(self, *_arguments: DataType) -> tuple[pa.DataType, ...]:
         return (STATE,)
 
-    def lift(self, slots: Slots, count: int, argument: pa.Array | None) -> Columns:
-        assert argument is not None
-        coupons = readable(coupons_of(argument))
-        ordered, starts = in_slots(slots, count, coupons)
-        writing = Writing(self, np.diff(starts))
-        fold_coupons(ordered, starts, self.lg_k, *writing.scratch, *writing.result)
-        return (writing.states(),)
+    def lift(self, slots: Slots, count: int, values: pa.Array) -> Columns:
+        coupons = coupons_of(values)
+        ordered, starts = values_by_slot(slots, count, coupons, readable(coupons != 0))
+        output = self.allocate_output(np.diff(starts))
+        fold_coupons(ordered, starts, self.lg_k, self.allocate_scratch(), output)
+        return (pack_states(output.data, output.offsets),)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
         data, offsets, sizes, _ = self.check_states(states[0])
-        rows = np.where(sizes == 0, 0, np.arange(1, len(sizes) + 1)).astype(np.uint32)
-        ordered, starts = in_slots(slots, count, readable(rows))
+        ordered, starts = values_by_slot(slots, count, np.arange(len(sizes)), readable(sizes != 0))
         weights = np.zeros(count, np.int64)
-        np.add.at(weights, slots, np.where(sizes == DENSE, self.most_coupons + 1, sizes))
-        writing = Writing(self, weights)
+        np.add.at(weights, slots, np.where(sizes == DENSE, self.max_coupons + 1, sizes))
+        output = self.allocate_output(weights)
         coupons = np.empty(sizes.max(initial=0), np.uint32)
-        merging = readable(sizes), ordered, starts, self.lg_k, coupons
-        merge_states(data, offsets, *merging, *writing.scratch, *writing.result)
-        return (writing.states(),)
+        read = data, offsets, readable(sizes), ordered, starts
+        merge_states(*read, self.lg_k, coupons, self.allocate_scratch(), output)
+        return (pack_states(output.data, output.offsets),)
+
+    def allocate_scratch(self) -> HllScratch:
+        size = self.max_coupons
+        held, table = np.empty(size, np.uint32), np.zeros(1 << (2 * size).bit_length(), np.uint32)
+        return HllScratch(held, table, np.empty(size, np.uint64), np.empty(1 << self.lg_k, np.uint8))
+
+    def allocate_output(self, coupons: Integers) -> HllOutput:
+        """Return memory for the bytes of all states, given how many coupons each has at most."""
+        largest = max(HLL_START + (1 << self.lg_k), SET_START + 4 * self.max_coupons)
+        few = np.where(coupons > 0, SET_START + 4 * coupons, 0)
+        words = np.empty(int(np.where(coupons > self.max_coupons, largest, few).sum()) // 4, np.uint32)
+        return HllOutput(words, words.view(np.uint8), np.zeros(len(coupons) + 1, np.int64))
 
     def estimates(self, states: pa.Array) -> Doubles:
         """How many distinct values each state has seen."""
@@ -93,42 +110,25 @@ class Hll:
         dense = sizes == DENSE
         counts = np.zeros((int(dense.sum()), 2, MAX_VALUE + 1), np.int64)
         count_registers(data, offsets, readable(sizes), counts)
-        found = sizes + sizes * (sizes - 1) / COLLISIONS
-        found[dense] = estimates_of(counts.sum(axis=1))
-        return found
+        estimates = sizes + sizes * (sizes - 1) / COLLISIONS
+        estimates[dense] = estimates_of(counts.sum(axis=1))
+        return estimates
 
     def check_states(self, states: pa.Array) -> tuple[Bytes, Offsets, Integers, bool]:
         """The bytes, where states begin, their numbers of coupons or DENSE, and whether they lie as in ours."""
         data, offsets = open_states(states)
         sizes = np.zeros(len(states), np.int64)
-        bad, all_ours = check_states(data, offsets, self.lg_k, self.most_coupons, sizes)
+        bad, all_ours = check_states(data, offsets, self.lg_k, self.max_coupons, sizes)
         expect_good(f"HLL sketch with lg_k {self.lg_k}", int(bad))
         return data, offsets, sizes, all_ours
-
-
-class Writing:
-    """Memory for one sketch at a time, and for the bytes of all, given how many coupons each has at most."""
-
-    def __init__(self, sketch: Hll, coupons: Integers) -> None:
-        most, registers = sketch.most_coupons, 1 << sketch.lg_k
-        places = 1 << (2 * most).bit_length()
-        self.scratch = np.empty(most, np.uint32), np.zeros(places, np.uint32), np.empty(registers, np.uint8)
-        largest = max(HLL_START + registers, SET_START + 4 * most)
-        room = np.where(coupons > most, largest, np.where(coupons > 0, SET_START + 4 * coupons, 0)).sum()
-        words = np.empty(int(room) // 4, np.uint32)
-        self.result = words, words.view(np.uint8), np.zeros(len(coupons) + 1, np.int64)
-
-    def states(self) -> pa.Array:
-        _, data, offsets = self.result
-        return pack_states(data[: offsets[-1]].copy(), offsets)
 
 
 def coupons_of(values: pa.Array) -> Coupons:
     """One for each row, 0 for NULL."""
     if pa.types.is_dictionary(values.type):
         of_values = np.append(coupons_of(values.dictionary), np.zeros(1, np.uint32))
-        found: Coupons = of_values[values.indices.fill_null(len(values.dictionary)).to_numpy()]
-        return found
+        coupons: Coupons = of_values[values.indices.fill_null(len(values.dictionary)).to_numpy()]
+        return coupons
     coupons, valid, kind = np.zeros(len(values), np.uint32), find_valid(values), values.type
     if pa.types.is_null(kind) or not len(values):
         return coupons
@@ -143,47 +143,37 @@ def coupons_of(values: pa.Array) -> Coupons:
     return coupons
 
 
-def in_slots(slots: Slots, count: int, coupons: Coupons) -> tuple[Coupons, Integers]:
-    """The coupons, those of a slot side by side, and where each slot's begin."""
-    slots, starts = readable(slots), np.zeros(count + 1, np.int64)
-    count_coupons(slots, coupons, starts)
-    starts = np.cumsum(starts)
-    ordered = np.empty(int(starts[-1]), np.uint32)
-    order_coupons(slots, coupons, starts[:-1].copy(), ordered)
-    return readable(ordered), readable(starts)
-
-
 # Ertl's estimator
 
 
 def estimates_of(counts: NDArray[np.int64]) -> Doubles:
     """From the number of registers with each value; all have the same number of registers."""
     registers = counts.sum(axis=1).astype(np.float64)
-    found = registers * tau(1.0 - counts[:, MAX_VALUE] / registers)
+    harmonic = registers * tau(1.0 - counts[:, MAX_VALUE] / registers)
     for value in range(MAX_VALUE - 1, 0, -1):
-        found = (found + counts[:, value]) / 2
-    found += registers * sigma(counts[:, 0] / registers)
-    estimates: Doubles = registers * registers / (2 * math.log(2) * found)
+        harmonic = (harmonic + counts[:, value]) / 2
+    harmonic += registers * sigma(counts[:, 0] / registers)
+    estimates: Doubles = registers * registers / (2 * math.log(2) * harmonic)
     return estimates
 
 
 def sigma(share: Doubles) -> Doubles:
-    """Share + the sum of share ** (2 ** n) * 2 ** (n - 1), for the registers that saw nothing."""
-    power, found, factor = share, share, 1.0
+    """Return share + the sum of share ** (2 ** n) * 2 ** (n - 1), for the registers that saw nothing."""
+    power, total, factor = share, share, 1.0
     while True:
         power = power * power
-        more = found + power * factor
-        if np.array_equal(more, found):
-            return found
-        found, factor = more, factor * 2
+        more = total + power * factor
+        if np.array_equal(more, total):
+            return total
+        total, factor = more, factor * 2
 
 
 def tau(share: Doubles) -> Doubles:
-    """A third of 1 - share - the sum of (1 - share ** (2 ** -n)) ** 2 * 2 ** -n, for the registers that are full."""
-    root, found, factor = share, 1.0 - share, 1.0
+    """Return a third of 1 - share - the sum of (1 - share ** (2 ** -n)) ** 2 * 2 ** -n, for registers that are full."""
+    root, total, factor = share, 1.0 - share, 1.0
     while True:
         root, factor = np.sqrt(root), factor / 2
-        more = found - (1.0 - root) ** 2 * factor
-        if np.array_equal(more, found):
-            return np.where((share == 0.0) | (share == 1.0), 0.0, found / 3)
-        found = more
+        less = total - (1.0 - root) ** 2 * factor
+        if np.array_equal(less, total):
+            return np.where((share == 0.0) | (share == 1.0), 0.0, total / 3)
+        total = less

@@ -7,42 +7,48 @@ are filled by loops: a slice that is assigned takes numba ten times as long to c
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.kernel.jit import compiled
-from headrace.kernel.sketches.hll_form import DENSE, ESCAPED, HLL_4, HLL_8, HLL_START, KEY_BITS, Number, Words
-from headrace.kernel.sketches.hll_read_loops import read_coupons, register_in, word_in
-from headrace.kernel.sketches.hll_write_loops import write_coupons, write_registers
+from headrace.kernel.sketches.hll_byte_loops import (
+    DENSE,
+    ESCAPED,
+    HLL_4,
+    HLL_8,
+    HLL_START,
+    KEY_BITS,
+    Number,
+    Words,
+    read_coupons,
+    register_in,
+    word_in,
+    write_coupons,
+    write_registers,
+)
 from headrace.kernel.sketches.murmur_loops import Bytes, Coupons
 from headrace.model.arrays import Integers
-
-Places = NDArray[np.uint64]
 
 MIXING = np.uint64(0x9E3779B97F4A7C15)
 
 
-# Into slots, by counting
+class HllScratch(NamedTuple):
+    """One sketch in the making: held coupons, a table of them with the places they took, and registers."""
+
+    held: Coupons
+    table: Coupons
+    places: NDArray[np.uint64]
+    registers: Bytes
 
 
-@compiled
-def count_coupons(slots: Integers, coupons: Coupons, starts: Integers) -> None:
-    """How many each slot has, one place up."""
-    for row in range(len(slots)):
-        starts[np.uint64(slots[row]) + np.uint64(1)] += np.int64(coupons[row] != 0)
+class HllOutput(NamedTuple):
+    """The bytes of all states, once more as words in the same memory, and where each state begins."""
 
-
-@compiled
-def order_coupons(slots: Integers, coupons: Coupons, ends: Integers, ordered: Coupons) -> None:
-    """Those of a slot side by side; `ends` are the slots' beginnings and move up."""
-    for row in range(len(slots)):
-        if coupons[row] != 0:
-            slot = np.uint64(slots[row])
-            ordered[np.uint64(ends[slot])] = coupons[row]
-            ends[slot] += 1
-
-
-# One sketch in the making: held coupons, a table of them with the places they took, and registers
+    words: Words
+    data: Bytes
+    offsets: Integers
 
 
 @compiled
@@ -52,34 +58,26 @@ def raise_register(registers: Bytes, coupon: np.uint32) -> None:
 
 
 @compiled
-def release(size: Number, table: Coupons, places: Places) -> None:
-    for each in range(size):
-        table[places[each]] = 0
+def release(size: Number, scratch: HllScratch) -> None:
+    for index in range(size):
+        scratch.table[scratch.places[index]] = 0
 
 
 @compiled
-def make_dense(size: Number, held: Coupons, table: Coupons, places: Places, registers: Bytes) -> Number:
+def make_dense(size: Number, scratch: HllScratch) -> Number:
     if size != DENSE:
-        for place in range(len(registers)):
-            registers[place] = 0
-        for each in range(size):
-            raise_register(registers, held[each])
-        release(size, table, places)
+        for place in range(len(scratch.registers)):
+            scratch.registers[place] = 0
+        for index in range(size):
+            raise_register(scratch.registers, scratch.held[index])
+        release(size, scratch)
     return DENSE
 
 
 @compiled
-def add_coupons(
-    coupons: Coupons,
-    begin: Number,
-    end: Number,
-    size: Number,
-    held: Coupons,
-    table: Coupons,
-    places: Places,
-    registers: Bytes,
-) -> Number:
-    """The number of coupons with these, or DENSE. Many at once: a call costs more than what it does for one."""
+def add_coupons(coupons: Coupons, begin: Number, end: Number, size: Number, scratch: HllScratch) -> Number:
+    """Return the number of coupons with these, or DENSE. Many at once: a call costs more than what it does for one."""
+    held, table, places, registers = scratch
     mask, row = np.uint64(len(table) - 1), begin
     while row < end and size != DENSE:
         coupon = coupons[row]
@@ -92,49 +90,30 @@ def add_coupons(
             table[place], held[size], places[size] = coupon, coupon, place
             size, row = size + 1, row + 1
         else:
-            size = make_dense(size, held, table, places, registers)
+            size = make_dense(size, scratch)
     for rest in range(row, end):
         raise_register(registers, coupons[rest])
     return size
 
 
 @compiled
-def write_state(
-    size: Number,
-    held: Coupons,
-    table: Coupons,
-    places: Places,
-    registers: Bytes,
-    lg_k: Number,
-    words: Words,
-    data: Bytes,
-    at: Number,
-) -> Number:
-    """Where the next one begins; the table is free again."""
+def write_state(slot: int, size: Number, scratch: HllScratch, lg_k: Number, output: HllOutput) -> None:
+    """Write the state of a slot; the table is free again."""
+    at = output.offsets[slot] // 4
     if size == DENSE:
-        return write_registers(registers, lg_k, words, data, at)
-    release(size, table, places)
-    return write_coupons(size, held, lg_k, words, at)
+        end = np.int64(write_registers(scratch.registers, lg_k, output.words, output.data, at))
+    else:
+        release(size, scratch)
+        end = np.int64(write_coupons(size, scratch.held, lg_k, output.words, at))
+    output.offsets[slot + 1] = 4 * end
 
 
 @compiled
-def fold_coupons(
-    ordered: Coupons,
-    starts: Integers,
-    lg_k: Number,
-    held: Coupons,
-    table: Coupons,
-    registers: Bytes,
-    words: Words,
-    data: Bytes,
-    offsets: Integers,
-) -> None:
-    """The state of each slot's coupons; `words` and `data` are the same memory."""
-    places, at = np.empty(len(held), np.uint64), np.int64(0)
+def fold_coupons(ordered: Coupons, starts: Integers, lg_k: Number, scratch: HllScratch, output: HllOutput) -> None:
+    """Write the state of each slot's coupons."""
     for slot in range(len(starts) - 1):
-        size = add_coupons(ordered, starts[slot], starts[slot + 1], 0, held, table, places, registers)
-        at = np.int64(write_state(size, held, table, places, registers, lg_k, words, data, at))
-        offsets[slot + 1] = 4 * at
+        size = add_coupons(ordered, starts[slot], starts[slot + 1], 0, scratch)
+        write_state(slot, size, scratch, lg_k, output)
 
 
 # Merged
@@ -161,32 +140,25 @@ def merge_registers(data: Bytes, begin: Number, end: Number, target: Number, reg
 
 @compiled
 def merge_states(
-    states: Bytes,
-    state_offsets: Integers,
+    data: Bytes,
+    offsets: Integers,
     sizes: Integers,
-    ordered: Coupons,
+    ordered: Integers,
     starts: Integers,
     lg_k: Number,
     coupons: Coupons,
-    held: Coupons,
-    table: Coupons,
-    registers: Bytes,
-    words: Words,
-    data: Bytes,
-    offsets: Integers,
+    scratch: HllScratch,
+    output: HllOutput,
 ) -> None:
-    """The union of each slot's states, which `ordered` counts from 1; they were checked. `coupons` has room for one."""
-    places, at = np.empty(len(held), np.uint64), np.int64(0)
+    """Write the union of each slot's states, which `ordered` names and which were checked. `coupons` has room for one."""
     for slot in range(len(starts) - 1):
         size: Number = 0
-        for each in range(starts[slot], starts[slot + 1]):
-            row = np.int64(ordered[each]) - 1
-            begin, end = state_offsets[row], state_offsets[row + 1]
+        for row in ordered[starts[slot] : starts[slot + 1]]:
+            begin, end = offsets[row], offsets[row + 1]
             if sizes[row] == DENSE:
-                size = make_dense(size, held, table, places, registers)
-                merge_registers(states, begin, end, np.int64(states[begin + 7]) >> 2, registers)
+                size = make_dense(size, scratch)
+                merge_registers(data, begin, end, np.int64(data[begin + 7]) >> 2, scratch.registers)
             else:
-                count = read_coupons(states, begin + 4 * np.int64(states[begin]), end, coupons)
-                size = add_coupons(coupons, 0, count, size, held, table, places, registers)
-        at = np.int64(write_state(size, held, table, places, registers, lg_k, words, data, at))
-        offsets[slot + 1] = 4 * at
+                count = read_coupons(data, begin + 4 * np.int64(data[begin]), end, coupons)
+                size = add_coupons(coupons, 0, count, size, scratch)
+        write_state(slot, size, scratch, lg_k, output)

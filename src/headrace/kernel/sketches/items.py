@@ -38,7 +38,7 @@ ARROW_TYPES = {tag: arrow for arrow, tag in TAGS.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ItemKind:
     """The type of items as three bytes of a state."""
 
     tag: int
@@ -58,26 +58,29 @@ class Kind:
         return pa.decimal128(self.precision, self.scale) if self.tag == DECIMAL_TAG else ARROW_TYPES[self.tag]
 
 
-def kind_of(arrow: pa.DataType) -> Kind:
+def kind_of(arrow: pa.DataType) -> ItemKind:
     if pa.types.is_decimal128(arrow):
-        return Kind(DECIMAL_TAG, arrow.precision, arrow.scale)
+        return ItemKind(DECIMAL_TAG, arrow.precision, arrow.scale)
     if arrow not in TAGS:
         raise UnsupportedError("unsupported", f"items of type {arrow} can't be counted")
-    return Kind(TAGS[arrow])
+    return ItemKind(TAGS[arrow])
 
 
-def kind_labelled(label: int) -> Kind | None:
-    """The kind of a state's three bytes; None if there is no such kind."""
-    tag, precision, scale = label & 255, label >> 8 & 255, label >> 16 & 255
-    if tag == DECIMAL_TAG:
-        known = 1 <= precision <= MAX_DECIMAL_DIGITS and scale <= precision
-    else:
-        known = tag in ARROW_TYPES and not precision and not scale
-    return Kind(tag, precision, scale) if known else None
+def kind_labelled(label: int) -> ItemKind:
+    """Return the kind of a state's three bytes."""
+    return ItemKind(label & 255, label >> 8 & 255, label >> 16 & 255)
+
+
+def is_label(label: int) -> bool:
+    """Return whether there is such a kind."""
+    kind = kind_labelled(label)
+    if kind.tag == DECIMAL_TAG:
+        return 1 <= kind.precision <= MAX_DECIMAL_DIGITS and kind.scale <= kind.precision
+    return kind.tag in ARROW_TYPES and not kind.precision and not kind.scale
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Coded:
+class ItemCodes:
     """Codes in the order of their items. Without a dictionary a code is the item itself."""
 
     codes: Integers
@@ -101,18 +104,18 @@ def evenly(count: int, width: int) -> Offsets:
 # From columns
 
 
-def encode_items(values: pa.Array) -> Coded:
+def encode_items(values: pa.Array) -> ItemCodes:
     """The code of each row; under a NULL it means nothing. A dictionary must be in order."""
     if pa.types.is_dictionary(values.type):
         codes = readable(values.indices.fill_null(0).to_numpy().astype(np.int64))
-        return Coded(codes, comparable(values.dictionary, kind_of(values.type.value_type)))
+        return ItemCodes(codes, comparable(values.dictionary, kind_of(values.type.value_type)))
     kind = kind_of(values.type)
     if kind.width == WORD:
-        return Coded(readable(words_of(values, kind)))
+        return ItemCodes(readable(words_of(values, kind)))
     return by_rank(comparable(values, kind))
 
 
-def words_of(values: pa.Array, kind: Kind) -> Integers:
+def words_of(values: pa.Array, kind: ItemKind) -> Integers:
     if kind.tag == DOUBLE_TAG:
         return ranks_of_bits(raw(canonical(values)))
     return raw(values.cast(pa.int64()) if kind.tag == BOOLEAN_TAG else values)
@@ -123,7 +126,7 @@ def ranks_of_bits(bits: Integers) -> Integers:
     return bits ^ ((bits >> 63) & MAX_BIGINT)
 
 
-def comparable(values: pa.Array, kind: Kind) -> pa.Array:
+def comparable(values: pa.Array, kind: ItemKind) -> pa.Array:
     if kind.tag == STRING_TAG:
         return values.cast(pa.large_binary())
     if kind.tag == ADDRESS_TAG:
@@ -134,18 +137,18 @@ def comparable(values: pa.Array, kind: Kind) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(WIDE), len(values), [bitmap, pa.py_buffer(turned)])
 
 
-def by_rank(items: pa.Array) -> Coded:
+def by_rank(items: pa.Array) -> ItemCodes:
     ranks, ordered = rank_values(items)
-    return Coded(readable(ranks), ordered)
+    return ItemCodes(readable(ranks), ordered)
 
 
 # From bytes
 
 
-def encode_stored(kind: Kind, data: Bytes, offsets: Offsets) -> Coded:
+def encode_stored(kind: ItemKind, data: Bytes, offsets: Offsets) -> ItemCodes:
     """Codes of items that states hold."""
     if kind.width == WORD:
-        return Coded(readable(words_in(data)))
+        return ItemCodes(readable(words_in(data)))
     if kind.width == WIDE:
         return by_rank(pa.Array.from_buffers(pa.binary(WIDE), len(offsets) - 1, [None, pa.py_buffer(data)]))
     return by_rank(texts(data, offsets, pa.large_binary()))
@@ -159,7 +162,7 @@ def texts(data: Bytes, offsets: Offsets, arrow: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(arrow, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def decode_items(kind: Kind, data: Bytes, offsets: Offsets) -> pa.Array:
+def decode_items(kind: ItemKind, data: Bytes, offsets: Offsets) -> pa.Array:
     """The column that the items were; texts are large ones."""
     if kind.tag == STRING_TAG:
         return texts(data, offsets, pa.large_string())
@@ -180,7 +183,7 @@ def wide_words(data: Bytes) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     return words[:, 0] ^ SIGN, words[:, 1]
 
 
-def first_misfit(kind: Kind, data: Bytes, offsets: Offsets) -> int | None:
+def first_misfit(kind: ItemKind, data: Bytes, offsets: Offsets) -> int | None:
     """The first item that no value of the type has as its bytes."""
     if kind.tag == STRING_TAG:
         return first_invalid(texts(data, offsets, pa.large_string()))
@@ -194,8 +197,7 @@ def first_misfit(kind: Kind, data: Bytes, offsets: Offsets) -> int | None:
         misfits = at_least(high, low, limit) | ~at_least(high, low, 1 - limit)
     else:
         return None
-    found = np.flatnonzero(misfits)
-    return int(found[0]) if len(found) else None
+    return int(np.argmax(misfits)) if misfits.any() else None
 
 
 def at_least(high: NDArray[np.uint64], low: NDArray[np.uint64], limit: int) -> NDArray[np.bool_]:

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from headrace.kernel.sketches import kll_byte_loops as byte_loops
 from headrace.kernel.sketches import kll_loops as loops
-from headrace.kernel.sketches.block_loops import block_extremes, place_runs
-from headrace.kernel.sketches.blocks import Layout, lay_out, sort_each
+from headrace.kernel.sketches.block_loops import Blocks, block_extremes, place_runs
+from headrace.kernel.sketches.kll_byte_loops import KllStates
 from headrace.kernel.sketches.packed_bytes import (
     STATE,
     Bytes,
@@ -26,7 +26,7 @@ from headrace.kernel.sketches.packed_bytes import (
     open_states,
     pack_states,
 )
-from headrace.kernel.sketches.quantile_states import answers_at
+from headrace.kernel.sketches.quantile_states import BlockLayout, answers_at, lay_out, sort_each
 from headrace.kernel.states.columns import Columns, Slots, readable
 from headrace.model.arrays import Doubles, Integers
 
@@ -44,8 +44,8 @@ class Kll:
     k: int = 400
 
     def __post_init__(self) -> None:
-        if not byte_loops.LEAST_WIDTH <= self.k < 1 << 16:
-            raise ValueError(f"k is from {byte_loops.LEAST_WIDTH} to {(1 << 16) - 1}, not {self.k}")
+        if not byte_loops.MIN_WIDTH <= self.k < 1 << 16:
+            raise ValueError(f"k is from {byte_loops.MIN_WIDTH} to {(1 << 16) - 1}, not {self.k}")
 
     @property
     def width(self) -> int:
@@ -58,35 +58,35 @@ class Kll:
     def lift(self, slots: Slots, count: int, values: pa.Array) -> Columns:
         layout, nans = lay_out(slots, count, values, self.width)
         totals, limits = no_totals(count), np.tile(NEUTRAL, (count, 1))
-        totals[:, 0], totals[:, 1] = layout.counts, nans
-        block_extremes(layout.counts, layout.starts, layout.placed, self.width, limits)
-        return (self.build(np.arange(count + 1), np.zeros(count, np.int64), layout, totals, limits),)
+        totals[:, 0], totals[:, 1] = layout.blocks.counts, nans
+        block_extremes(layout.blocks, limits)
+        return (self.build(np.arange(count + 1), np.zeros(count, np.int64), layout.blocks, totals, limits),)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
-        found = parse(states[0])
+        held = parse(states[0])
         totals, limits = no_totals(count), np.tile(NEUTRAL, (count, 1))
-        expect_good(WHAT, loops.gather(readable(slots), found.counts, found.extremes, totals, limits))
-        parents = np.repeat(np.arange(len(slots)), found.levels)
-        keys = (slots[parents] << LEVEL_BITS) + np.arange(len(parents)) - found.first_runs[parents]
+        expect_good(WHAT, loops.gather(readable(slots), held, totals, limits))
+        parents = np.repeat(np.arange(len(slots)), np.diff(held.first_runs))
+        keys = (slots[parents] << LEVEL_BITS) + np.arange(len(parents)) - held.first_runs[parents]
         groups, of_runs = np.unique(keys, return_inverse=True)
         counts = np.zeros(len(groups), np.int64)
-        np.add.at(counts, of_runs, np.diff(found.runs))
-        layout = Layout.of(counts, self.width)
-        place_runs(of_runs, found.runs, found.items, layout.next_places(), layout.jumps(), layout.placed)
+        np.add.at(counts, of_runs, np.diff(held.runs))
+        layout = BlockLayout.of(counts, self.width)
+        place_runs(of_runs, held.runs, held.items, layout.next_places(), layout.jumps(), layout.blocks.placed)
         layout.sort()
         first_groups = np.searchsorted(groups, np.arange(count + 1) << LEVEL_BITS)
-        return (self.build(first_groups, groups & ((1 << LEVEL_BITS) - 1), layout, totals, limits),)
+        levels = groups & ((1 << LEVEL_BITS) - 1)
+        return (self.build(first_groups, levels, layout.blocks, totals, limits),)
 
     def build(
-        self, first_groups: Integers, levels: Integers, layout: Layout, totals: Integers, limits: Doubles
+        self, first_groups: Integers, levels: Integers, blocks: Blocks, totals: Integers, limits: Doubles
     ) -> pa.Array:
-        items = np.diff(offsets_of(layout.counts)[first_groups])
-        room = int(np.minimum(items, byte_loops.capacity(self.k, byte_loops.MOST_LEVELS)).sum()) * 8
-        out = np.empty(room + len(items) * (byte_loops.HEAD + 4 * byte_loops.MOST_LEVELS + 24), np.uint8)
+        items = np.diff(offsets_of(blocks.counts)[first_groups])
+        room = int(np.minimum(items, byte_loops.capacity(self.k, byte_loops.MAX_LEVELS)).sum()) * 8
+        out = np.empty(room + len(items) * (byte_loops.HEAD + 4 * byte_loops.MAX_LEVELS + 24), np.uint8)
         offsets = np.zeros(len(items) + 1, np.int64)
-        blocks = (layout.counts, layout.starts, layout.placed, self.width)
-        loops.build(first_groups, levels, *blocks, self.k, totals, limits, out, offsets)
-        return pack_states(out[: offsets[-1]].copy(), offsets)
+        loops.build(first_groups, levels, blocks, self.k, totals, limits, out, offsets)
+        return pack_states(out, offsets)
 
 
 def no_totals(count: int) -> Integers:
@@ -97,64 +97,45 @@ def no_totals(count: int) -> Integers:
 # States that are read
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Parsed:
-    """States whose bytes were checked. A run is a level of a state, its items from `runs[i]` to `runs[i + 1]`."""
-
-    first_runs: Integers
-    runs: Integers
-    items: Doubles
-    counts: Integers
-    extremes: Doubles
-
-    @property
-    def levels(self) -> Integers:
-        return np.diff(self.first_runs)
-
-
-def parse(states: pa.Array) -> Parsed:
+def parse(states: pa.Array) -> KllStates:
+    """Return the states, whose bytes are checked."""
     data, offsets = open_states(states)
     count = len(states)
     levels, retained, trailing = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.bool_)
     expect_good(WHAT, byte_loops.measure(data, offsets, levels, retained, trailing))
     first_runs, first_items = offsets_of(levels), offsets_of(retained)
     runs, items = np.zeros(first_runs[-1] + 1, np.int64), np.empty(first_items[-1])
-    counts, extremes = np.zeros((count, 3), np.int64), np.tile(NEUTRAL, (count, 1))
-    filled = runs, items, counts, extremes
-    expect_good(WHAT, byte_loops.unpack(data, offsets, first_runs, first_items, trailing, *filled))
-    sort_first_levels(data, offsets, first_runs, runs, items)
-    items += 0.0  # no sketch of ours has -0.0
-    extremes += 0.0
-    expect_good(WHAT, byte_loops.inspect(first_runs, runs, items, counts, extremes))
-    return Parsed(first_runs, runs, items, counts, extremes)
+    held = KllStates(first_runs, runs, items, np.zeros((count, 3), np.int64), np.tile(NEUTRAL, (count, 1)))
+    expect_good(WHAT, byte_loops.unpack(data, offsets, first_items, trailing, held))
+    sort_first_levels(data, offsets, held)
+    np.add(held.items, 0.0, out=held.items)  # no sketch of ours has -0.0
+    np.add(held.extremes, 0.0, out=held.extremes)
+    expect_good(WHAT, byte_loops.inspect(held))
+    return held
 
 
-def sort_first_levels(data: Bytes, offsets: Offsets, first_runs: Integers, runs: Integers, items: Doubles) -> None:
+def sort_first_levels(data: Bytes, offsets: Offsets, held: KllStates) -> None:
     """Others than we need not have sorted them."""
-    rows = np.flatnonzero(np.diff(first_runs))
+    rows = np.flatnonzero(np.diff(held.first_runs))
     rows = rows[(data[offsets[rows] + 3] & byte_loops.SORTED) == 0]
-    begins, sizes = runs[first_runs[rows]], np.diff(runs)[first_runs[rows]]
+    begins, sizes = held.runs[held.first_runs[rows]], np.diff(held.runs)[held.first_runs[rows]]
     places = np.arange(sizes.sum()) + np.repeat(begins - offsets_of(sizes)[:-1], sizes)
-    items[places] = sort_each(items[places], sizes)
-
-
-def check(states: pa.Array) -> None:
-    parse(states)
+    held.items[places] = sort_each(held.items[places], sizes)
 
 
 def counts(states: pa.Array) -> Integers:
     """How many values each state stands for, NaNs among them."""
-    found: Integers = parse(states).counts[:, :2].sum(axis=1)
-    return found
+    totals: Integers = parse(states).counts[:, :2].sum(axis=1)
+    return totals
 
 
 def quantiles(states: pa.Array, fractions: Doubles) -> Doubles:
     """A row for each state: the values at the nearest ranks. NaN where there is no value, or where it is NaN."""
-    found = parse(states)
+    held = parse(states)
 
     def find(ranks: Integers) -> Doubles:
         answers = np.full(ranks.shape, np.nan)
-        loops.find_ranks(found.first_runs, found.runs, found.items, found.counts, found.extremes, ranks, answers)
+        loops.find_ranks(held, ranks, answers)
         return answers
 
-    return answers_at(found.counts[:, :2].sum(axis=1), fractions, find)
+    return answers_at(held.counts[:, :2].sum(axis=1), fractions, find)

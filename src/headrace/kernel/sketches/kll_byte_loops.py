@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from headrace.kernel.jit import compiled
 from headrace.kernel.sketches.packed_byte_loops import copy, number, put_doubles, put_number
 from headrace.kernel.sketches.packed_bytes import Bytes
-from headrace.kernel.sketches.quantile_states import MOST_VALUES
-from headrace.kernel.states.fold_loops import Flags
-from headrace.model.arrays import Doubles, Integers
+from headrace.kernel.sketches.quantile_states import MAX_VALUES
+from headrace.model.arrays import Doubles, Integers, Mask
 
-LEAST_WIDTH = 8
+MIN_WIDTH = 8
 """Of a level, whatever its height (DataSketches' m)."""
-MOST_LEVELS = 61
+MAX_LEVELS = 61
 SHORT, HEAD = 8, 20
 """Bytes before the item of a single-item form, and before the starts of levels in the general form."""
 EMPTY, SORTED, SINGLE = 1, 2, 4
 FAMILY = 15
+
+
+class KllStates(NamedTuple):
+    """States by levels. A run is a level of a state, its items from `runs[i]` to `runs[i + 1]`.
+
+    `counts` are those of numbers and of NaNs, and the least k of what was combined; `extremes` least and greatest.
+    """
+
+    first_runs: Integers
+    runs: Integers
+    items: Doubles
+    counts: Integers
+    extremes: Doubles
 
 
 # Capacities, as DataSketches computes them; the stored starts of levels are positions in an array of that size
@@ -36,8 +50,8 @@ def shrink_width(width: int, depth: int) -> int:
 def level_capacity(k: int, levels: int, level: int) -> int:
     depth = levels - level - 1
     if depth <= 30:
-        return max(LEAST_WIDTH, shrink_width(k, depth))
-    return max(LEAST_WIDTH, shrink_width(shrink_width(k, depth // 2), depth - depth // 2))
+        return max(MIN_WIDTH, shrink_width(k, depth))
+    return max(MIN_WIDTH, shrink_width(shrink_width(k, depth // 2), depth - depth // 2))
 
 
 @compiled
@@ -52,18 +66,18 @@ def capacity(k: int, levels: int) -> int:
 
 
 @compiled
-def measure(data: Bytes, offsets: Integers, levels: Integers, retained: Integers, trailing: Flags) -> int:
-    """Into the arrays: the levels and items of each state, and whether NaNs follow. The first bad state, or -1."""
+def measure(data: Bytes, offsets: Integers, levels: Integers, retained: Integers, trailing: Mask) -> int:
+    """Count the levels and items of each state, and say whether NaNs follow. Return the first bad state, or -1."""
     for row in range(len(levels)):
         begin, size = offsets[row], offsets[row + 1] - offsets[row]
         levels[row] = retained[row] = 0
         trailing[row] = False
         if size == 0:
             continue
-        if size < SHORT or data[begin + 2] != FAMILY or data[begin + 6] != LEAST_WIDTH:
+        if size < SHORT or data[begin + 2] != FAMILY or data[begin + 6] != MIN_WIDTH:
             return row
         form, version, flags, k = data[begin], data[begin + 1], data[begin + 3] & ~SORTED, number(data, begin + 4, 2)
-        if k < LEAST_WIDTH:
+        if k < MIN_WIDTH:
             return row
         if form == 2 and version == 1 and flags == EMPTY:
             expected = SHORT
@@ -72,7 +86,7 @@ def measure(data: Bytes, offsets: Integers, levels: Integers, retained: Integers
             expected = SHORT + 8
         elif form == 5 and version == 1 and flags == 0 and size >= HEAD:
             count = int(data[begin + 18])
-            if not 1 <= count <= MOST_LEVELS or size < HEAD + 4 * count + 16:
+            if not 1 <= count <= MAX_LEVELS or size < HEAD + 4 * count + 16:
                 return row
             end = capacity(k, count)
             first = number(data, begin + HEAD, 4)
@@ -89,18 +103,9 @@ def measure(data: Bytes, offsets: Integers, levels: Integers, retained: Integers
 
 
 @compiled
-def unpack(
-    data: Bytes,
-    offsets: Integers,
-    first_runs: Integers,
-    first_items: Integers,
-    trailing: Flags,
-    runs: Integers,
-    items: Doubles,
-    counts: Integers,
-    extremes: Doubles,
-) -> int:
-    """The runs of items by level; counts of numbers and NaNs, and the least k. The first bad state, or -1."""
+def unpack(data: Bytes, offsets: Integers, first_items: Integers, trailing: Mask, states: KllStates) -> int:
+    """Fill in all but the first runs. Return the first bad state, or -1."""
+    first_runs, runs, items, counts, extremes = states
     words = items.view(np.uint8)
     limits = extremes.reshape(extremes.size).view(np.uint8)
     for row in range(len(first_runs) - 1):
@@ -110,7 +115,7 @@ def unpack(
         if trailing[row]:
             end -= 8
             counts[row, 1] = number(data, end, 8)
-            if not 0 < counts[row, 1] <= MOST_VALUES:
+            if not 0 < counts[row, 1] <= MAX_VALUES:
                 return row
         if levels == 0:
             continue
@@ -131,20 +136,21 @@ def unpack(
             if place > retained or place < 0 or first + place < runs[first_runs[row] + max(level - 1, 0)]:
                 return row
             runs[first_runs[row] + level] = first + place
-        if least_k < LEAST_WIDTH:
+        if least_k < MIN_WIDTH:
             return row
     runs[first_runs[-1]] = first_items[-1]
     return -1
 
 
 @compiled
-def inspect(first_runs: Integers, runs: Integers, items: Doubles, counts: Integers, extremes: Doubles) -> int:
-    """Whether the levels are sorted, lie between the extremes and stand for as many values as the state says."""
+def inspect(states: KllStates) -> int:
+    """Return the first state whose levels are not sorted, leave the extremes or stand for other counts, or -1."""
+    first_runs, runs, items, counts, extremes = states
     for row in range(len(first_runs) - 1):
         low, high, total = extremes[row, 0], extremes[row, 1], np.int64(0)
         for run in range(first_runs[row], first_runs[row + 1]):
             size, level = runs[run + 1] - runs[run], run - first_runs[row]
-            if size > MOST_VALUES >> level:
+            if size > MAX_VALUES >> level:
                 return row
             total += size << level
             before = low
@@ -152,7 +158,7 @@ def inspect(first_runs: Integers, runs: Integers, items: Doubles, counts: Intege
                 if not before <= items[place] <= high:
                     return row
                 before = items[place]
-        if total != counts[row, 0] or total > MOST_VALUES:
+        if total != counts[row, 0] or total > MAX_VALUES:
             return row
     return -1
 
@@ -162,10 +168,10 @@ def inspect(first_runs: Integers, runs: Integers, items: Doubles, counts: Intege
 
 @compiled
 def total(sizes: Integers) -> int:
-    found = 0
+    sum_of_sizes = 0
     for size in sizes:
-        found += size
-    return found
+        sum_of_sizes += size
+    return sum_of_sizes
 
 
 @compiled
@@ -178,7 +184,7 @@ def pack(
     out[at + 1], out[at + 2] = 2 if single else 1, FAMILY
     out[at + 3] = EMPTY if empty else SINGLE if single else SORTED
     put_number(out, at + 4, 2, k)
-    out[at + 6], out[at + 7] = LEAST_WIDTH, 0
+    out[at + 6], out[at + 7] = MIN_WIDTH, 0
     at += SHORT
     if not single and not empty:
         at = put_number(out, at, 8, totals[0])

@@ -7,26 +7,29 @@ for the next level: the even or the odd ones, by a coin that is a hash of what i
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from headrace.kernel.jit import compiled
-from headrace.kernel.sketches.kll_byte_loops import MOST_LEVELS, capacity, level_capacity, pack, total
+from headrace.kernel.sketches.block_loops import Blocks
+from headrace.kernel.sketches.kll_byte_loops import MAX_LEVELS, KllStates, capacity, level_capacity, pack, total
 from headrace.kernel.sketches.packed_byte_loops import copy
 from headrace.kernel.sketches.packed_bytes import Bytes
-from headrace.kernel.sketches.quantile_states import MOST_VALUES
+from headrace.kernel.sketches.quantile_states import MAX_VALUES
 from headrace.model.arrays import Doubles, Integers
 
 
 @compiled
-def gather(slots: Integers, counts: Integers, extremes: Doubles, totals: Integers, limits: Doubles) -> int:
-    """The numbers that a slot's states have in common; the first state that makes too many values of it, or -1."""
+def gather(slots: Integers, states: KllStates, totals: Integers, limits: Doubles) -> int:
+    """Add up counts and extremes by slot. Return the first state that makes too many values of its slot, or -1."""
+    counts, extremes = states.counts, states.extremes
     for row in range(len(slots)):
         slot = slots[row]
         totals[slot, 2] = min(totals[slot, 2], counts[row, 2])
         for place in range(2):
             totals[slot, place] += counts[row, place]
-            if totals[slot, place] > MOST_VALUES:
+            if totals[slot, place] > MAX_VALUES:
                 return row
         if counts[row, 0] > 0:
             limits[slot, 0] = min(limits[slot, 0], extremes[row, 0])
@@ -35,6 +38,15 @@ def gather(slots: Integers, counts: Integers, extremes: Doubles, totals: Integer
 
 
 # Levels
+
+
+class KllLevels(NamedTuple):
+    """The levels of one sketch in the making, how many items each holds, and memory for runs."""
+
+    held: Doubles
+    sizes: Integers
+    spare: Doubles
+    halves: Doubles
 
 
 @compiled
@@ -81,7 +93,8 @@ def halve(items: Doubles, coin: np.uint64, halves: Doubles) -> Doubles:
 
 
 @compiled
-def hold(held: Doubles, sizes: Integers, level: int, run: Doubles, spare: Doubles) -> None:
+def hold(levels: KllLevels, level: int, run: Doubles) -> None:
+    held, sizes, spare, _ = levels
     size = sizes[level] + len(run)
     merge(held[level][: sizes[level]], run, spare)
     copy(spare, 0, size, held[level], 0)
@@ -89,21 +102,13 @@ def hold(held: Doubles, sizes: Integers, level: int, run: Doubles, spare: Double
 
 
 @compiled
-def add_run(
-    held: Doubles,
-    sizes: Integers,
-    level: int,
-    run: Doubles,
-    width: int,
-    spare: Doubles,
-    halves: Doubles,
-    coin: np.uint64,
-) -> np.uint64:
+def add_run(levels: KllLevels, level: int, run: Doubles, width: int, coin: np.uint64) -> np.uint64:
     """A sorted run of at most `width` items into its level; as long as a level is full, half of it into the next."""
+    held, sizes, spare, halves = levels
     while True:
         size = sizes[level] + len(run)
         if size < width:
-            hold(held, sizes, level, run, spare)
+            hold(levels, level, run)
             return coin
         if len(run) < width:
             merge(held[level][: sizes[level]], run, spare)
@@ -117,33 +122,30 @@ def add_run(
 
 
 @compiled
-def settle(
-    held: Doubles, sizes: Integers, levels: int, k: int, spare: Doubles, halves: Doubles, coin: np.uint64
-) -> int:
-    """Compact to as many items as a sketch of `levels` levels may have, lowest levels first. Return its levels then."""
-    while levels > 1 and sizes[levels - 1] == 0:
-        levels -= 1
-    while total(sizes) > capacity(k, levels):
+def settle(levels: KllLevels, k: int, coin: np.uint64) -> int:
+    """Compact to as many items as a sketch may have, lowest levels first. Return how many levels are used."""
+    held, sizes, _, halves = levels
+    used = MAX_LEVELS + 1
+    while used > 1 and sizes[used - 1] == 0:
+        used -= 1
+    while total(sizes) > capacity(k, used):
         level = 0
-        while sizes[level] <= level_capacity(k, levels, level):
+        while sizes[level] <= level_capacity(k, used, level):
             level += 1
         odd = sizes[level] & 1
         run = held[level][odd : sizes[level]]
         coin = toss(coin, run, level)
         sizes[level] = odd
-        hold(held, sizes, level + 1, halve(run, coin, halves), spare)
-        levels = max(levels, level + 2)
-    return levels
+        hold(levels, level + 1, halve(run, coin, halves))
+        used = max(used, level + 2)
+    return used
 
 
 @compiled
 def build(
     first_groups: Integers,
-    levels: Integers,
-    counts: Integers,
-    starts: Integers,
-    placed: Doubles,
-    width: int,
+    level_of_group: Integers,
+    blocks: Blocks,
     k: int,
     totals: Integers,
     limits: Doubles,
@@ -151,8 +153,9 @@ def build(
     offsets: Integers,
 ) -> None:
     """For each slot the state of its blocks: of each group, which is a level, the whole ones and then the rest."""
-    held, sizes = np.empty((MOST_LEVELS + 3, 2 * width)), np.zeros(MOST_LEVELS + 3, np.int64)
-    spare, halves = np.empty(4 * width), np.empty(2 * width)
+    counts, starts, placed, width = blocks
+    held, sizes = np.empty((MAX_LEVELS + 3, 2 * width)), np.zeros(MAX_LEVELS + 3, np.int64)
+    levels = KllLevels(held, sizes, np.empty(4 * width), np.empty(2 * width))
     for slot in range(len(totals)):
         at = offsets[slot]
         offsets[slot + 1] = at
@@ -162,14 +165,14 @@ def build(
             sizes[level] = 0
         coin = np.uint64(totals[slot, 0])
         for group in range(first_groups[slot], first_groups[slot + 1]):
-            level, begin, whole = levels[group], starts[group, 0], counts[group] // width
+            level, begin, whole = level_of_group[group], starts[group, 0], counts[group] // width
             for block in range(whole):
                 run = placed[begin + block * width : begin + (block + 1) * width]
-                coin = add_run(held, sizes, level, run, width, spare, halves, coin)
+                coin = add_run(levels, level, run, width, coin)
             begin, rest = starts[group, 1], counts[group] - whole * width
             if rest:
-                coin = add_run(held, sizes, level, placed[begin : begin + rest], width, spare, halves, coin)
-        used = settle(held, sizes, MOST_LEVELS + 1, k, spare, halves, coin)
+                coin = add_run(levels, level, placed[begin : begin + rest], width, coin)
+        used = settle(levels, k, coin)
         offsets[slot + 1] = pack(out, at, k, totals[slot], limits[slot], held, sizes, used)
 
 
@@ -177,17 +180,10 @@ def build(
 
 
 @compiled
-def find_ranks(
-    first_runs: Integers,
-    runs: Integers,
-    items: Doubles,
-    counts: Integers,
-    extremes: Doubles,
-    ranks: Integers,
-    answers: Doubles,
-) -> None:
+def find_ranks(states: KllStates, ranks: Integers, answers: Doubles) -> None:
     """For each state the items at its ranks, which ascend from 1; a rank beyond the numbers leaves its answer alone."""
-    heads = np.zeros(MOST_LEVELS, np.int64)
+    first_runs, runs, items, counts, extremes = states
+    heads = np.zeros(MAX_LEVELS, np.int64)
     for row in range(len(first_runs) - 1):
         first, levels = first_runs[row], first_runs[row + 1] - first_runs[row]
         for level in range(levels):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.kernel.jit import compiled
-from headrace.kernel.states.fold_loops import Flags
+from headrace.model.arrays import Mask
 from headrace.kernel.string_loops import word_at
 from headrace.model.arrays import Integers
 
@@ -112,13 +112,13 @@ def coupon_of_bytes(data: Bytes, begin: int, end: int) -> np.uint32:
 
 
 @compiled
-def long_coupons(values: Integers, valid: Flags | None, coupons: Coupons) -> None:
+def long_coupons(values: Integers, valid: Mask | None, coupons: Coupons) -> None:
     for row in range(len(values)):
         coupons[row] = coupon_of_long(values[row]) if valid is None or valid[row] else np.uint32(0)
 
 
 @compiled
-def wide_coupons(words: Integers, valid: Flags | None, narrow: bool, coupons: Coupons) -> None:
+def wide_coupons(words: Integers, valid: Mask | None, narrow: bool, coupons: Coupons) -> None:
     """Values of two words: as their sixteen bytes, or if `narrow` as one long where they fit that."""
     for row in range(len(words)):
         low, high = words[row, 0], words[row, 1]
@@ -132,7 +132,7 @@ def wide_coupons(words: Integers, valid: Flags | None, narrow: bool, coupons: Co
 
 
 @compiled
-def string_coupons(offsets: NDArray[np.int32], data: Bytes, valid: Flags | None, coupons: Coupons) -> None:
+def string_coupons(offsets: NDArray[np.int32], data: Bytes, valid: Mask | None, coupons: Coupons) -> None:
     for row in range(len(coupons)):
         if valid is None or valid[row]:
             coupons[row] = coupon_of_bytes(data, offsets[row], offsets[row + 1])

@@ -32,6 +32,9 @@ def offsets_of(sizes: Offsets) -> Offsets:
 
 
 def pack_states(data: Bytes, offsets: Offsets) -> pa.Array:
+    """Return states that lie one after the other in `data`; memory behind the last one is given back."""
+    if offsets[-1] < len(data):
+        data = data[: offsets[-1]].copy()
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(STATE, len(offsets) - 1, buffers)
 

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expressions.columns import canonical, raw
-from headrace.model.arrays import Mask
+from headrace.kernel.slot_loops import order_by_slot
+from headrace.kernel.states.fold_loops import count_rows
+from headrace.model.arrays import Integers, Mask
 
 Slots = npt.NDArray[np.int64]
 """The slot of each row, from 0."""
@@ -54,3 +56,15 @@ def rank_values(values: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
     ranks = np.zeros(len(order) + 1, np.int64)
     ranks[order] = np.arange(len(order))
     return ranks[pc.fill_null(encoded.indices, len(order)).to_numpy()], encoded.dictionary.take(order)
+
+
+def values_by_slot(
+    slots: Slots, count: int, values: npt.NDArray[Any], valid: Mask | None = None
+) -> tuple[npt.NDArray[Any], Integers]:
+    """Return the values that are valid, those of a slot side by side, and where each slot begins and the last ends."""
+    slots, counts = readable(slots), np.zeros(count, np.int64)
+    count_rows(slots, valid, counts)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    ordered = np.empty(int(starts[-1]), values.dtype)
+    order_by_slot(slots, readable(values), valid, starts[:-1].copy(), ordered)
+    return readable(ordered), readable(starts)

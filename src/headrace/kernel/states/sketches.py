@@ -74,8 +74,8 @@ class Sketch:
 
 DEFAULT_HLL = Hll()
 DEFAULT_SKETCHES = {
-    "quantiles": Sketch(kll.Kll(), kll.check, to_doubles),
-    "buckets": Sketch(buckets.Buckets(), buckets.check, to_doubles),
+    "quantiles": Sketch(kll.Kll(), kll.parse, to_doubles),
+    "buckets": Sketch(buckets.Buckets(), buckets.parse, to_doubles),
     "distinct": Sketch(DEFAULT_HLL, DEFAULT_HLL.estimates),
 }
 """The kinds whose states queries may store, and read back as a column."""
@@ -89,7 +89,7 @@ def sketch_of(wanted: Partial) -> Sketch:
 
 
 def make_quantiles(size: int, _is_compressed: bool) -> Sketch:
-    return Sketch(kll.Kll(size), kll.check, to_doubles)
+    return Sketch(kll.Kll(size), kll.parse, to_doubles)
 
 
 def make_distinct(size: int, _is_compressed: bool) -> Sketch:

@@ -1,40 +1,36 @@
-"""Loops that check and read HLL sketches in all forms that DataSketches writes.
+"""The loops between the bytes of HLL sketches, as Apache DataSketches has them, and coupons or registers.
 
-Where the loop is over registers their places have no sign, so that many are taken at a time.
+All forms that DataSketches writes are checked and read. What is written is sorted coupons, or registers of a byte each,
+so that equal sets are equal bytes. Where a loop is over registers their places have no sign, so that many are taken at
+a time.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headrace.kernel.jit import compiled
-from headrace.kernel.sketches.hll_form import (
-    COMPACT,
-    DENSE,
-    ESCAPED,
-    FAMILY,
-    HLL,
-    HLL_4,
-    HLL_6,
-    HLL_8,
-    HLL_START,
-    HLL_WORDS,
-    KEY_BITS,
-    KEY_MASK,
-    LIST,
-    LIST_BITS,
-    LIST_START,
-    LIST_WORDS,
-    MAX_VALUE,
-    REFUSED,
-    SET,
-    SET_START,
-    SET_WORDS,
-    VERSION,
-    Number,
-)
 from headrace.kernel.sketches.murmur_loops import Bytes, Coupons
 from headrace.model.arrays import Integers
+
+Words = NDArray[np.uint32]
+Number = int | np.int64
+
+VERSION, FAMILY = 1, 7
+LIST, SET, HLL = 0, 1, 2
+HLL_4, HLL_6, HLL_8 = 0, 1, 2
+LIST_START, SET_START, HLL_START = 8, 12, 40
+LIST_WORDS, SET_WORDS, HLL_WORDS = 2, 3, 10
+LIST_BITS, SET_BITS = 3, 5
+"""The least sizes of the two forms' arrays, where they are not compact."""
+COMPACT, OUT_OF_ORDER = 8, 16
+KEY_BITS, KEY_MASK = 26, (1 << 26) - 1
+ESCAPED = 15
+"""In HLL_4 a register that does not fit is among the exceptions at the end."""
+MAX_VALUE = 63
+DENSE, REFUSED = -1, -2
+"""Instead of the number of coupons: where registers are kept, and what is no sketch."""
 
 
 @compiled
@@ -54,7 +50,7 @@ def check_coupons(
     """How many, or REFUSED if they are not as many as they should be; and whether they are in order, without gaps."""
     if (end - begin) % 4 != 0 or bits > KEY_BITS or (end - begin) // 4 != (count if is_compact else 1 << bits):
         return REFUSED, False
-    found, last, in_order = 0, np.int64(0), is_compact
+    held, last, in_order = 0, np.int64(0), is_compact
     for place in range(begin, end, 4):
         coupon = word_in(data, place)
         if coupon != 0:
@@ -62,8 +58,8 @@ def check_coupons(
                 return REFUSED, False
             in_order = in_order and bool(coupon > last)
             last = np.int64(coupon)
-            found += 1
-    return (found, in_order) if found == count else (REFUSED, False)
+            held += 1
+    return (held, in_order) if held == count else (REFUSED, False)
 
 
 @compiled
@@ -91,7 +87,7 @@ def check_exceptions(data: Bytes, begin: Number, end: Number, lg_k: Number, esca
     count, first = word_in(data, begin + 36), begin + HLL_START + register_bytes(HLL_4, lg_k)
     if count != escaped or (end - first) % 4 != 0 or (is_compact and end - first != 4 * count):
         return False
-    found = 0
+    exceptions = 0
     for place in range(first, end, 4):
         coupon = word_in(data, place)
         if coupon != 0:
@@ -100,8 +96,8 @@ def check_exceptions(data: Bytes, begin: Number, end: Number, lg_k: Number, esca
                 return False
             if register_in(data, begin + HLL_START, where, HLL_4) != ESCAPED:
                 return False
-            found += 1
-    return found == count
+            exceptions += 1
+    return exceptions == count
 
 
 @compiled
@@ -113,10 +109,10 @@ def check_registers(data: Bytes, begin: Number, end: Number, lg_k: Number, targe
     least = np.int64(data[begin + 6]) if target == HLL_4 else 0
     bits = escaped = np.int64(0)
     if target == HLL_8:
-        found, first = np.uint8(0), np.uint64(begin + HLL_START)
+        united, first = np.uint8(0), np.uint64(begin + HLL_START)
         for place in range(1 << lg_k):
-            found |= data[first + np.uint64(place)]
-        return REFUSED if found > MAX_VALUE else DENSE if found > 0 else 0
+            united |= data[first + np.uint64(place)]
+        return REFUSED if united > MAX_VALUE else DENSE if united > 0 else 0
     for place in range(1 << lg_k):
         value = register_in(data, begin + HLL_START, place, target)
         is_escaped = target == HLL_4 and value == ESCAPED
@@ -146,7 +142,7 @@ def check_state(data: Bytes, begin: Number, end: Number, lg_k: Number) -> tuple[
 
 
 @compiled
-def check_states(data: Bytes, offsets: Integers, lg_k: Number, most: Number, sizes: Integers) -> tuple[Number, bool]:
+def check_states(data: Bytes, offsets: Integers, lg_k: Number, max_coupons: Number, sizes: Integers) -> tuple[Number, bool]:
     """The first state that is no sketch, or -1; and whether all lie as in ours, with at most as many coupons."""
     all_ours = True
     for row in range(len(sizes)):
@@ -154,7 +150,7 @@ def check_states(data: Bytes, offsets: Integers, lg_k: Number, most: Number, siz
         if size == REFUSED:
             return row, False
         sizes[row] = size
-        all_ours = all_ours and is_ours and bool(size <= most)
+        all_ours = all_ours and is_ours and bool(size <= max_coupons)
     return -1, all_ours
 
 
@@ -182,3 +178,76 @@ def count_registers(data: Bytes, offsets: Integers, sizes: Integers, counts: Int
                 counts[row, 0, np.uint64(data[place])] += 1
                 counts[row, 1, np.uint64(data[place + 1])] += 1
             row += 1
+
+
+# Written
+
+
+@compiled
+def write_first(
+    words: Words, at: Number, length: Number, lg_k: Number, bits: Number, flags: Number, count: Number, mode: Number
+) -> None:
+    """What all forms begin with; the sketch's type, for when coupons become too many, is always HLL_8."""
+    words[at] = length | VERSION << 8 | FAMILY << 16 | lg_k << 24
+    words[at + 1] = bits | flags << 8 | count << 16 | (mode | HLL_8 << 2) << 24
+
+
+@compiled
+def sort_coupons(held: Coupons, size: Number) -> None:
+    """Shell's sort: NumPy's would take most of the time that this module compiles."""
+    gap = 1
+    while gap < size:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for index in range(gap, size):
+            coupon, place = held[index], index
+            while place >= gap and held[place - gap] > coupon:
+                held[place] = held[place - gap]
+                place -= gap
+            held[place] = coupon
+        gap //= 3
+
+
+@compiled
+def write_coupons(size: Number, held: Coupons, lg_k: Number, words: Words, at: Number) -> Number:
+    if size == 0:
+        return at
+    sort_coupons(held, size)
+    if size < 1 << LIST_BITS:
+        write_first(words, at, LIST_WORDS, lg_k, LIST_BITS, COMPACT, size, LIST)
+        at += LIST_WORDS
+    else:
+        bits = SET_BITS
+        while 4 * size > 3 << bits:
+            bits += 1
+        write_first(words, at, SET_WORDS, lg_k, bits, COMPACT, 0, SET)
+        words[at + 2] = size
+        at += SET_WORDS
+    for index in range(size):
+        words[at + index] = held[index]
+    return at + size
+
+
+@compiled
+def write_double(words: Words, at: Number, bits: Number) -> None:
+    words[at], words[at + 1] = bits & 0xFFFFFFFF, bits >> 32
+
+
+@compiled
+def write_registers(registers: Bytes, lg_k: Number, words: Words, data: Bytes, at: Number) -> Number:
+    """With the sums of 2 ** -register below and from 32 that its readers expect, exact as whole numbers."""
+    low = high = zeros = np.int64(0)
+    for place in range(len(registers)):
+        value = np.int64(registers[place])
+        low += (1 << 31) >> value if value < 32 else 0
+        high += 1 << (MAX_VALUE - value) if value >= 32 else 0
+        zeros += value == 0
+    write_first(words, at, HLL_WORDS, lg_k, 0, COMPACT | OUT_OF_ORDER, 0, HLL)
+    write_double(words, at + 2, np.int64(0))
+    write_double(words, at + 4, np.float64(low * 2.0**-31).view(np.int64))
+    write_double(words, at + 6, np.float64(high * 2.0**-63).view(np.int64))
+    words[at + 8], words[at + 9] = zeros, 0
+    first = np.uint64(4 * at + HLL_START)
+    for place in range(len(registers)):
+        data[first + np.uint64(place)] = registers[np.uint64(place)]
+    return at + HLL_WORDS + len(registers) // 4
