@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.states.choices import BOOL_AND, BOOL_OR, MAX_BY, MIN_BY, Choice, Verdict, as_comparable
+from headrace.kernel.states.extremes import GREATEST, LEAST, BooleanExtreme, Choice, as_comparable
 from headrace.kernel.states.columns import Columns, Slots
 from headrace.model.types import ADDRESS, BIGINT, BOOLEAN, DOUBLE, NULL, STRING, TIMESTAMP, DataType, decimal
 from tests.expressions.batches import to_arrow, to_plain, values, with_hidden
 
 NAN = math.nan
 ALL_TYPES = [BOOLEAN, BIGINT, DOUBLE, decimal(38, 10), STRING, TIMESTAMP, ADDRESS]
+MIN_BY, MAX_BY = Choice(LEAST), Choice(GREATEST)
+BOOL_AND, BOOL_OR = BooleanExtreme(LEAST), BooleanExtreme(GREATEST)
 choices = pytest.mark.parametrize(("choice", "sign"), [(MIN_BY, 1), (MAX_BY, -1)], ids=["min_by", "max_by"])
 examples = settings(max_examples=40, deadline=None)
 
@@ -128,7 +130,7 @@ def test_choices_over_nothing(choice: Choice, sign: int) -> None:
 @pytest.mark.parametrize(("verdict", "fold"), [(BOOL_AND, all), (BOOL_OR, any)], ids=["bool_and", "bool_or"])
 @examples
 @given(data=st.data())
-def test_verdicts(verdict: Verdict, fold: Any, data: st.DataObject) -> None:
+def test_verdicts(verdict: BooleanExtreme, fold: Any, data: st.DataObject) -> None:
     plain, array = data.draw(column(BOOLEAN, data.draw(st.integers(0, 20))))
     parts, slots = drawn_slots(data, len(plain), 4), drawn_slots(data, 4, 3)
     (truths,) = verdict.combine(slots, 3, verdict.lift(parts, 4, array))

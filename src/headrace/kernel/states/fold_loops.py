@@ -10,12 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headrace.kernel.jit import compiled
-from headrace.model.arrays import Doubles, Integers
-
-Flags = NDArray[np.bool_]
+from headrace.model.arrays import Doubles, Integers, Mask
 
 SIGN = -(2**63)
 SCALE = 2.0**128
@@ -23,7 +20,7 @@ SCALE = 2.0**128
 
 
 @compiled
-def count_rows(slots: Integers, valid: Flags | None, counts: Integers) -> None:
+def count_rows(slots: Integers, valid: Mask | None, counts: Integers) -> None:
     for row in range(len(slots)):
         if valid is None or valid[row]:
             counts[np.uint64(slots[row])] += 1
@@ -48,7 +45,7 @@ def add_word(totals: Integers, slot: np.uint64, place: int, word: int, carry: in
 
 
 @compiled
-def add_integers(slots: Integers, values: Integers, valid: Flags | None, totals: Integers, seen: Flags) -> None:
+def add_integers(slots: Integers, values: Integers, valid: Mask | None, totals: Integers, seen: Mask) -> None:
     for row in range(len(slots)):
         if valid is None or valid[row]:
             slot, value = np.uint64(slots[row]), values[row]
@@ -57,7 +54,7 @@ def add_integers(slots: Integers, values: Integers, valid: Flags | None, totals:
 
 
 @compiled
-def add_words(slots: Integers, words: Integers, valid: Flags | None, totals: Integers, seen: Flags) -> None:
+def add_words(slots: Integers, words: Integers, valid: Mask | None, totals: Integers, seen: Mask) -> None:
     """Add numbers of as many words as the totals have, or fewer: then their sign fills the others."""
     last = words.shape[1] - 1
     for row in range(len(slots)):
@@ -83,7 +80,7 @@ def add_to(totals: Doubles, slot: np.uint64, value: float) -> None:
 
 
 @compiled
-def add_doubles(slots: Integers, values: Doubles, valid: Flags | None, totals: Doubles, seen: Flags) -> None:
+def add_doubles(slots: Integers, values: Doubles, valid: Mask | None, totals: Doubles, seen: Mask) -> None:
     for row in range(len(slots)):
         if valid is None or valid[row]:
             slot = np.uint64(slots[row])
@@ -96,8 +93,8 @@ def add_scaled(
     slots: Integers,
     values: Doubles,
     rests: Doubles,
-    valid: Flags | None,
-    wanted: Flags,
+    valid: Mask | None,
+    wanted: Mask,
     totals: Doubles,
     special: Doubles,
 ) -> None:
@@ -132,24 +129,24 @@ def add_deviations(
 
 
 @compiled
-def keep_least(
-    slots: Integers, values: Integers | Doubles, valid: Flags | None, best: Integers | Doubles, seen: Flags
-) -> None:
-    for row in range(len(slots)):
-        if valid is None or valid[row]:
-            slot, value = np.uint64(slots[row]), values[row]
-            held = best[slot]
-            best[slot] = value if (value < held) | (held != held) else held
-            seen[slot] = True
+def precedes(value: float, other: float) -> bool:
+    return (value < other) | (other != other)
 
 
 @compiled
-def keep_greatest(
-    slots: Integers, values: Integers | Doubles, valid: Flags | None, best: Integers | Doubles, seen: Flags
+def keep_extreme(
+    slots: Integers,
+    values: Integers | Doubles,
+    valid: Mask | None,
+    is_least: bool,
+    best: Integers | Doubles,
+    seen: Mask,
 ) -> None:
+    """Keep the least value of each slot, or else the greatest."""
     for row in range(len(slots)):
         if valid is None or valid[row]:
             slot, value = np.uint64(slots[row]), values[row]
             held = best[slot]
-            best[slot] = value if (value > held) | (value != value) else held
+            is_better = precedes(value, held) if is_least else precedes(held, value)
+            best[slot] = value if is_better else held
             seen[slot] = True

@@ -11,7 +11,7 @@ from headrace.aggregates.distinct import VALUES
 from headrace.aggregates.partials import Partial, partials_of
 from headrace.aggregates.registry import USER_AGGREGATES, specification_of
 from headrace.expressions.columns import Evaluated
-from headrace.kernel.states import choices, extremes, moments, multiset, sketches, sums, values
+from headrace.kernel.states import extremes, moments, multiset, sketches, sums
 from headrace.kernel.states.columns import Columns, Slots
 from headrace.kernel.states.state import Lowering, State, StateFamily
 from headrace.kernel.states.user import UserState, lower_user
@@ -22,9 +22,7 @@ __all__ = ["LOWERINGS", "STATES", "Slots", "State", "lower", "state_of"]
 FAMILIES: tuple[StateFamily, ...] = (
     sums.FAMILY,
     extremes.FAMILY,
-    choices.FAMILY,
     moments.FAMILY,
-    values.FAMILY,
     multiset.FAMILY,
     sketches.FAMILY,
 )
@@ -56,6 +54,6 @@ def lower(aggregate: Aggregate, states: Mapping[str, Columns]) -> Evaluated:
 
 def lift_distinct(aggregate: Aggregate, lists: pa.Array) -> Mapping[str, Columns]:
     """Return the aggregate's partials over the distinct values that are listed."""
-    slots, distinct_values = values.flatten_lists(lists)
+    slots, distinct_values = multiset.flatten_lists(lists)
     partials = partials_of(replace(aggregate, distinct=False))
     return {partial.kind: state_of(partial).lift(slots, len(lists), distinct_values) for partial in partials}

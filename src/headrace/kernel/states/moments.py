@@ -27,11 +27,10 @@ LARGEST = float(np.finfo(np.float64).max)
 
 
 class Moments:
-    def columns(self, argument: DataType | None = None) -> tuple[pa.DataType, ...]:
+    def columns(self, _argument: DataType) -> tuple[pa.DataType, ...]:
         return (pa.int64(), pa.float64(), pa.float64())
 
-    def lift(self, slots: Slots, count: int, argument: pa.Array | None = None) -> Columns:
-        assert argument is not None
+    def lift(self, slots: Slots, count: int, argument: pa.Array) -> Columns:
         rows = find_valid(argument)
         ones = np.ones(len(argument), np.int64) if rows is None else rows.astype(np.int64)
         return combine_moments(slots, count, ones, raw(to_doubles(argument), np.float64), np.zeros(len(argument)))

@@ -1,5 +1,6 @@
-"""All values with their counts, for exact medians and percentiles: two lists per slot, sorted distinct values and how
-often each was there, without NULLs.
+"""Distinct values, for aggregates with DISTINCT, and all values with their counts, for exact medians and percentiles.
+
+A state has a list of sorted distinct values without NULLs, and a multiset beside it a list of how often each was there.
 
 A percentile lies at position fraction * (count - 1) among the sorted values, and between two of them on the line from
 one to the other, as in Spark's percentile and DuckDB's quantile_cont. NaN comes last.
@@ -16,30 +17,58 @@ from headrace.kernel.states.columns import Columns, Slots, column, numbers, rank
 from headrace.kernel.states.fold_loops import add_counts
 from headrace.kernel.states.moments import to_doubles
 from headrace.kernel.states.state import StateFamily
-from headrace.kernel.states.values import flatten_lists
 from headrace.model.arrays import Doubles, Integers
 from headrace.model.expressions import Aggregate
 from headrace.model.types import DataType
 
 
-class Multiset:
-    def columns(self, argument: DataType | None) -> tuple[pa.DataType, ...]:
-        assert argument is not None
-        return (pa.list_(column_type(argument)), pa.list_(pa.int64()))
+class DistinctValues:
+    """The states of aggregates with DISTINCT."""
 
-    def lift(self, slots: Slots, count: int, argument: pa.Array | None) -> Columns:
-        assert argument is not None
-        rows = present(argument)
-        if rows is not None:
-            slots, argument = slots[rows], argument.drop_null()
-        return count_values(slots, count, argument)
+    def columns(self, argument: DataType) -> tuple[pa.DataType, ...]:
+        return (pa.list_(column_type(argument)),)
+
+    def lift(self, slots: Slots, count: int, argument: pa.Array) -> Columns:
+        slots, values = drop_nulls(slots, argument)
+        ranks, ordered = rank_values(values)
+        distinct = max(len(ordered), 1)
+        keys = np.sort(pa.array(slots * distinct + ranks).unique().to_numpy())
+        return build_lists(keys, count, distinct, ordered.take(pa.array(keys % distinct)))
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
         parents, values = flatten_lists(states[0])
-        return count_values(slots[parents], count, values, numbers(states[1].flatten()))
+        return self.lift(slots[parents], count, values)
 
 
-def count_values(slots: Slots, count: int, values: pa.Array, times: Integers | None = None) -> Columns:
+class Multiset:
+    def columns(self, argument: DataType) -> tuple[pa.DataType, ...]:
+        return (pa.list_(column_type(argument)), pa.list_(pa.int64()))
+
+    def lift(self, slots: Slots, count: int, argument: pa.Array) -> Columns:
+        return count_values(*drop_nulls(slots, argument), count)
+
+    def combine(self, slots: Slots, count: int, states: Columns) -> Columns:
+        parents, values = flatten_lists(states[0])
+        return count_values(slots[parents], values, count, numbers(states[1].flatten()))
+
+
+def drop_nulls(slots: Slots, values: pa.Array) -> tuple[Slots, pa.Array]:
+    rows = present(values)
+    return (slots, values) if rows is None else (slots[rows], values.drop_null())
+
+
+def flatten_lists(lists: pa.Array) -> tuple[Slots, pa.Array]:
+    """Return the number of the list that each value is from, and the values of all lists."""
+    return pc.list_parent_indices(lists).to_numpy(), lists.flatten()
+
+
+def build_lists(keys: Integers, count: int, distinct: int, *items: pa.Array) -> Columns:
+    """Return a list of items for each slot; keys are slot * distinct + rank, in order."""
+    offsets = pa.array(np.searchsorted(keys, np.arange(count + 1) * distinct).astype(np.int32))
+    return tuple(pa.ListArray.from_arrays(offsets, column) for column in items)
+
+
+def count_values(slots: Slots, values: pa.Array, count: int, times: Integers | None = None) -> Columns:
     """Count values by slot, each once or `times` times."""
     ranks, ordered = rank_values(values)
     distinct = max(len(ordered), 1)
@@ -50,9 +79,7 @@ def count_values(slots: Slots, count: int, values: pa.Array, times: Integers | N
         pairs, places = np.unique(keys, return_inverse=True)
         totals = np.zeros(len(pairs), np.int64)
         add_counts(readable(places), times, totals)
-    offsets = pa.array(np.searchsorted(pairs, np.arange(count + 1) * distinct).astype(np.int32))
-    lists = ordered.take(pa.array(pairs % distinct)), pa.array(totals)
-    return tuple(pa.ListArray.from_arrays(offsets, items) for items in lists)
+    return build_lists(pairs, count, distinct, ordered.take(pa.array(pairs % distinct)), pa.array(totals))
 
 
 def percentiles(states: Columns, fraction: float) -> pa.Array:
@@ -92,6 +119,6 @@ def lower_percentile(aggregate: Aggregate, state: Columns) -> Evaluated:
 
 
 FAMILY = StateFamily(
-    states={"multiset": Multiset()},
+    states={"values": DistinctValues(), "multiset": Multiset()},
     lowerings={"median": lower_percentile, "percentile": lower_percentile},
 )

@@ -43,7 +43,7 @@ BIGINT_SUM = pa.decimal128(MAX_DECIMAL_DIGITS, 0)
 
 
 class Count:
-    def columns(self, argument: DataType | None = None) -> tuple[pa.DataType, ...]:
+    def columns(self, *_argument: DataType) -> tuple[pa.DataType, ...]:
         return (pa.int64(),)
 
     def lift(self, slots: Slots, count: int, argument: pa.Array | None = None) -> Columns:
@@ -60,14 +60,12 @@ class Count:
 class Sum:
     """One column for exact numbers, two for DOUBLE: the sum and its compensation."""
 
-    def columns(self, argument: DataType | None = None) -> tuple[pa.DataType, ...]:
-        assert argument is not None
+    def columns(self, argument: DataType) -> tuple[pa.DataType, ...]:
         if argument.name == "DOUBLE":
             return (pa.float64(), pa.float64())
         return (pa.decimal256(WIDE_DIGITS, argument.scale) if argument.name == "DECIMAL" else BIGINT_SUM,)
 
-    def lift(self, slots: Slots, count: int, argument: pa.Array | None = None) -> Columns:
-        assert argument is not None
+    def lift(self, slots: Slots, count: int, argument: pa.Array) -> Columns:
         if pa.types.is_floating(argument.type):
             return sum_doubles(slots, count, argument)
         if pa.types.is_decimal(argument.type):
