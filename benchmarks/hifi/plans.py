@@ -25,7 +25,7 @@ from headrace.kernel.level1.fold import compute, fold_chunk, level_one
 from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.kernel.level1.rows import NodeRows, StreamRows
 from headrace.kernel.states.columns import Columns
-from headrace.kernel.states.totals import Totals
+from headrace.kernel.states.totals import IntegerTotals
 from headrace.model.arrays import Integers
 from headrace.model.arrow import one_array
 from headrace.model.query import Query
@@ -184,8 +184,8 @@ def some_of(part: NodePartials, rows: Integers, starts_us: Integers, ends_us: In
 
 
 def states_at(states: Mapping[Partial, Columns], rows: Integers) -> Mapping[Partial, Columns]:
-    if isinstance(states, Totals):
-        return Totals({partial: np.take(own, rows) for partial, own in states.numbers.items()}, states.bound)
+    if isinstance(states, IntegerTotals):
+        return IntegerTotals({partial: np.take(own, rows) for partial, own in states.numbers.items()}, states.bound)
     places = pa.array(rows)
     return {partial: tuple(column.take(places) for column in state) for partial, state in states.items()}
 

@@ -40,7 +40,7 @@ class Gk:
     def lift(self, slots: Slots, count: int, values: pa.Array) -> Columns:
         layout, nans = lay_out(slots, count, values, WIDTH)
         rows, ends = np.empty((int(layout.blocks.counts.sum()), 3)), np.zeros(count, np.int64)
-        loops.lift_slots(layout.blocks.counts, layout.blocks.starts, layout.blocks.placed, WIDTH, self.error, rows, ends)
+        loops.lift_slots(*layout.blocks, self.error, rows, ends)
         return (pack(rows, ends, nans),)
 
     def combine(self, slots: Slots, count: int, states: Columns) -> Columns:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.expressions.static_tables import DuplicateKeyError, KeyValues, Lookup
-from headrace.kernel.strings import StringValues
+from headrace.kernel.level1.join import StringValues
 
 KEYS = st.tuples(st.one_of(st.none(), st.integers(-3, 3)), st.one_of(st.none(), st.sampled_from(["", "a", "ü"])))
 

@@ -94,9 +94,9 @@ def circumstances(draw: st.DrawFn) -> dict[tuple[object, str], int | float]:
         (answers, "MANY_ROWS"): draw(st.sampled_from([-1, answers.MANY_ROWS])),
         (partials, "MANY_SLICES"): draw(st.sampled_from([0, 1, partials.MANY_SLICES])),
         (computing, "WORTH_FILTERING"): draw(st.sampled_from([0.0, 1.0])),
-        (computing, "MOST_CELLS"): draw(st.sampled_from([0, sources.MOST_CELLS])),
-        (sources, "MOST_CELLS"): draw(st.sampled_from([0, sources.MOST_CELLS])),
-        (fanning, "MOST_CELLS"): draw(st.sampled_from([0, sources.MOST_CELLS])),
+        (computing, "MAX_TABLE_CELLS"): draw(st.sampled_from([0, sources.MAX_TABLE_CELLS])),
+        (sources, "MAX_TABLE_CELLS"): draw(st.sampled_from([0, sources.MAX_TABLE_CELLS])),
+        (fanning, "MAX_TABLE_CELLS"): draw(st.sampled_from([0, sources.MAX_TABLE_CELLS])),
     }
 
 

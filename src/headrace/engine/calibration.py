@@ -13,10 +13,10 @@ from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.level1.cells import codes_of, slice_codes
 from headrace.kernel.level1.fan_out import fan_out
 from headrace.kernel.level1.fold import compute
+from headrace.kernel.level1.join import StringValues
 from headrace.kernel.level1.rows import NodeRows, StreamRows
-from headrace.kernel.slots import MOST_KEYS, Keys, find_slots
+from headrace.kernel.slots import MAX_KEYS, Keys, find_slots
 from headrace.kernel.states.kinds import STATES
-from headrace.kernel.strings import StringValues
 from headrace.model.expressions import ColumnRef
 from headrace.model.types import DOUBLE
 from headrace.model.windows import Window
@@ -65,8 +65,8 @@ def row_work(rng: np.random.Generator, rows: int) -> Mapping[str, Work]:
         "slice_ns": lambda: slice_codes((boundaries,), times),
         "key_ns": lambda: Keys(rows).extend(few, 1 << 12),
         "dense_ns": lambda: find_slots(few, 1 << 12),
-        "hash_ns": lambda: find_slots(more, MOST_KEYS),
-        "large_hash_ns": lambda: find_slots(many, MOST_KEYS),
+        "hash_ns": lambda: find_slots(more, MAX_KEYS),
+        "large_hash_ns": lambda: find_slots(many, MAX_KEYS),
         "addition_ns": lambda: STATES["sum"].lift(few, 1 << 12, doubles),
     }
 

@@ -24,9 +24,8 @@ from headrace.expressions.columns import (
     set_failed_null,
     unite_masks,
 )
-from headrace.kernel.address_loops import OCTETS, read_octets
-from headrace.kernel.states.columns import readable
-from headrace.kernel.strings import buffers
+from headrace.kernel.states.columns import readable, string_buffers
+from headrace.kernel.string_loops import OCTETS, read_octets
 from headrace.model.address import IPV4_BITS, MAPPED
 from headrace.model.arrays import Mask
 from headrace.model.arrow import ADDRESS_BYTES, arrow_type, conform, is_bytes, is_text, one_array, raw_bytes
@@ -378,7 +377,7 @@ def plain_times(texts: pa.Array, zone: tzinfo) -> pa.Array | None:
 
 def plain_addresses(texts: pa.Array) -> pa.Array | None:
     """All at once, if all are IPv4."""
-    offsets, data = buffers(pc.fill_null(texts, "") if texts.null_count else texts)
+    offsets, data = string_buffers(pc.fill_null(texts, "") if texts.null_count else texts)
     octets = np.zeros((len(texts), OCTETS), np.uint8)
     empty = np.count_nonzero(offsets[1:] == offsets[:-1])
     if empty > texts.null_count or not read_octets(readable(data), readable(offsets), octets):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,11 @@ import pyarrow as pa
 from headrace.aggregates.partials import Partial
 from headrace.kernel import groups as grouping
 from headrace.kernel.groups import Groups, encode_columns
-from headrace.kernel.slots import MOST_KEYS, Codes, Keys, Slots, find_slots
+from headrace.kernel.slots import MAX_KEYS, Codes, Keys, Slots, find_slots
 from headrace.kernel.states import totals
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.kinds import state_of
-from headrace.kernel.states.totals import Totals
+from headrace.kernel.states.totals import IntegerTotals
 from headrace.model.arrays import Integers
 from headrace.model.caches import cached
 from headrace.model.expressions import Expression
@@ -48,12 +48,21 @@ class NodePartials:
 
     @property
     def nbytes(self) -> int:
-        return 3 * self.starts_us.nbytes + bytes_of_groups(self.groups) + bytes_of_states(self.states)
+        groups, states = self.groups, self.states
+        group_bytes = groups.nbytes if isinstance(groups, Groups) else sum_bytes(groups.values())
+        state_bytes = states.nbytes if isinstance(states, IntegerTotals) else sum_bytes(chain(*states.values()))
+        return 3 * self.starts_us.nbytes + group_bytes + state_bytes
 
     def digits(self, place: int) -> Codes:
         """The cell of each row in the dimension at `place`."""
         sizes = [dimension.size for dimension in self.node.dimensions]
         return (self.cells // math.prod(sizes[place + 1 :]) % sizes[place]).astype(np.int32)
+
+    def at(self, rows: Integers | slice) -> NodePartials:
+        """Some of the rows."""
+        groups = encode_columns(self.groups, self.rows).at(rows)
+        times = self.starts_us[rows], self.ends_us[rows]
+        return NodePartials(self.node, *times, self.cells[rows], groups, states_at(self.states, rows))
 
 
 @cached
@@ -68,16 +77,18 @@ def ordered_partials(node: Node) -> tuple[Partial, ...]:
     return tuple(sorted(node.partials, key=stable_text))
 
 
-def bytes_of_groups(groups: Mapping[Expression, pa.Array]) -> int:
-    if isinstance(groups, Groups):
-        return groups.nbytes
-    return sum(int(column.nbytes) for column in groups.values())
+def sum_bytes(columns: Iterable[pa.Array]) -> int:
+    return sum(int(column.nbytes) for column in columns)
 
 
-def bytes_of_states(states: Mapping[Partial, Columns]) -> int:
-    if isinstance(states, Totals):
-        return states.nbytes
-    return sum(int(column.nbytes) for state in states.values() for column in state)
+def states_at(states: Mapping[Partial, Columns], rows: Integers | slice) -> Mapping[Partial, Columns]:
+    if isinstance(states, IntegerTotals):
+        return states.at(rows)
+    chosen = rows if isinstance(rows, slice) else pa.array(rows)
+    return {
+        partial: tuple(column[chosen] if isinstance(rows, slice) else column.take(chosen) for column in state)
+        for partial, state in states.items()
+    }
 
 
 def gather_parts(parts: Sequence[NodePartials]) -> NodePartials:
@@ -87,7 +98,7 @@ def gather_parts(parts: Sequence[NodePartials]) -> NodePartials:
     ordered = sorted((part for part in parts if part.rows), key=lambda part: int(part.starts_us.min()))
     if ordered and all(one.starts_us.max() <= next.starts_us.min() for one, next in pairwise(ordered)):
         starts_us = np.concatenate([part.starts_us for part in parts])
-        if find_slots(starts_us, MOST_KEYS).count >= MANY_SLICES * len(parts):
+        if find_slots(starts_us, MAX_KEYS).count >= MANY_SLICES * len(parts):
             return concatenate(ordered)
     return combine(parts)
 
@@ -99,27 +110,20 @@ def combine(parts: Sequence[NodePartials]) -> NodePartials:
     whole = concatenate(parts)
     slices = Keys(whole.rows)
     for times_us in (whole.starts_us, whole.ends_us):
-        numbered = find_slots(times_us, MOST_KEYS)
+        numbered = find_slots(times_us, MAX_KEYS)
         slices.extend(numbered.of_row, numbered.count)
-    keys, found = Keys(whole.rows), slices.slots()  # numbered again: starts and ends that meet are few
-    keys.extend(found.of_row, found.count)
+    keys, numbered = Keys(whole.rows), slices.slots()  # numbered again: starts and ends that meet are few
+    keys.extend(numbered.of_row, numbered.count)
     keys.extend(whole.cells, whole.node.cells)
     groups = encode_columns(whole.groups, whole.rows)
     keys.extend(groups.codes, groups.table.size)
     slots = keys.slots()
-    first = slots.first_rows
-    return NodePartials(
-        whole.node,
-        whole.starts_us[first],
-        whole.ends_us[first],
-        whole.cells[first],
-        groups.at(first),
-        combine_if_needed(whole.states, slots),
-    )
+    first = replace(whole, groups=groups, states={}).at(slots.first_rows)
+    return replace(first, states=combine_states(whole.states, slots))
 
 
-def combine_if_needed(states: Mapping[Partial, Columns], slots: Slots) -> Mapping[Partial, Columns]:
-    if isinstance(states, Totals):
+def combine_states(states: Mapping[Partial, Columns], slots: Slots) -> Mapping[Partial, Columns]:
+    if isinstance(states, IntegerTotals):
         return totals.sum_addends({partial: states.addends(partial) for partial in states}, slots.of_row, slots.count)
     return {partial: state_of(partial).combine(slots.of_row, slots.count, state) for partial, state in states.items()}
 
@@ -136,11 +140,11 @@ def concatenate(parts: Sequence[NodePartials]) -> NodePartials:
 
 
 def concat_states(states: Sequence[Mapping[Partial, Columns]]) -> Mapping[Partial, Columns]:
-    plain = [each for each in states if isinstance(each, Totals)]
-    found = totals.concat_totals(plain) if len(plain) == len(states) else None
-    if found is not None:
-        return found
+    plain = [part for part in states if isinstance(part, IntegerTotals)]
+    whole = totals.concat_totals(plain) if len(plain) == len(states) else None
+    if whole is not None:
+        return whole
     return {
-        partial: tuple(pa.concat_arrays(columns) for columns in zip(*(each[partial] for each in states), strict=True))
+        partial: tuple(pa.concat_arrays(columns) for columns in zip(*(part[partial] for part in states), strict=True))
         for partial in states[0]
     }

@@ -5,22 +5,18 @@ A state directory is laid out by it, so it must never change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import raw
 from headrace.kernel.combine import NodePartials, ordered_groups
 from headrace.kernel.groups import encode, encode_columns
-from headrace.kernel.states.columns import Columns
-from headrace.kernel.states.totals import Totals
+from headrace.kernel.states.columns import string_buffers
 from headrace.kernel.string_loops import number_strings
-from headrace.kernel.strings import buffers
 from headrace.model.arrays import Integers
 
 Words = npt.NDArray[np.uint64]
@@ -45,7 +41,7 @@ def split(part: NodePartials, reducers: int) -> Iterator[tuple[int, NodePartials
         return
     owners = owner_of(part, reducers)
     for reducer in np.unique(owners).tolist():
-        yield reducer, take_rows(part, np.flatnonzero(owners == reducer))
+        yield reducer, part.at(np.flatnonzero(owners == reducer))
 
 
 def owner_of(part: NodePartials, reducers: int) -> Integers:
@@ -68,7 +64,7 @@ def numbers_of(values: pa.Array) -> Words:
     """One number for each value, none of which is NULL."""
     if pa.types.is_string(values.type):
         numbers = np.empty(len(values), dtype=np.uint64)
-        number_strings(*buffers(values), numbers)
+        number_strings(*string_buffers(values), numbers)
         return mix_words(numbers, np.uint64(1))  # type: ignore[arg-type]
     if pa.types.is_boolean(values.type):
         return np.asarray(values).astype(np.uint64) + np.uint64(1)
@@ -76,21 +72,3 @@ def numbers_of(values: pa.Array) -> Words:
         halves = raw(values, np.uint64, words=2).reshape(-1, 2)
         return mix_words(mix_words(np.zeros(len(halves), dtype=np.uint64), halves[:, 0]), halves[:, 1])
     return mix_words(np.ones(len(values), dtype=np.uint64), raw(values, np.uint64))
-
-
-def take_rows(part: NodePartials, rows: Integers) -> NodePartials:
-    return replace(
-        part,
-        starts_us=part.starts_us[rows],
-        ends_us=part.ends_us[rows],
-        cells=part.cells[rows],
-        groups=encode_columns(part.groups, part.rows).at(rows),
-        states=states_at(part.states, rows),
-    )
-
-
-def states_at(states: Mapping[Partial, Columns], rows: Integers) -> Mapping[Partial, Columns]:
-    if isinstance(states, Totals):
-        return Totals({partial: own[rows] for partial, own in states.numbers.items()}, states.bound)
-    chosen = pa.array(rows)
-    return {partial: tuple(column.take(chosen) for column in state) for partial, state in states.items()}

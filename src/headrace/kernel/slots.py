@@ -12,7 +12,7 @@ from headrace.model.arrays import Integers
 
 Codes = npt.NDArray[np.int32]
 
-MOST_KEYS = 1 << 62
+MAX_KEYS = 1 << 62
 DENSE_KEYS = 1 << 20
 """A key space up to this size is an array, if the rows fill it at least by an eighth."""
 
@@ -44,9 +44,9 @@ class Keys:
         """One code more; it, or what the table has for it, is below `size`."""
         if size <= 1:
             return
-        if self.size > MOST_KEYS // size:
-            found = find_slots(self.values, self.size)
-            self.values, self.size = found.of_row, found.count
+        if self.size > MAX_KEYS // size:
+            numbered = self.slots()
+            self.values, self.size = numbered.of_row, numbered.count
         if self.size == 1:
             self.values = (codes if table is None else np.take(table, codes)).astype(np.int64)
         elif table is None:

@@ -1,4 +1,7 @@
-"""Compiled loops over strings: each is a number of 64 bits, exact up to seven bytes and else compared byte by byte."""
+"""Compiled loops over strings: tables of them, and addresses that are written as text.
+
+In a table each is a number of 64 bits, exact up to seven bytes and else compared byte by byte.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ FREE = np.uint64(0)
 MIXING = np.uint64(0x9E3779B97F4A7C15)
 SHORT_BYTES = 7
 LENGTH_BITS = np.uint64(56)
+ZERO, POINT = ord("0"), ord(".")
+OCTETS = 4
 LONG = np.uint64(0xFF)
 """The highest byte of a short string's number is its length; of a long one's, this."""
 
@@ -122,3 +127,29 @@ def number_strings(offsets: Offsets, data: Bytes, numbers: Words) -> None:
     """The number of each string."""
     for row in range(len(offsets) - 1):
         numbers[row] = number_of(data, offsets[row], offsets[row + 1])
+
+
+@compiled
+def read_octets(data: Bytes, offsets: Offsets, octets: Bytes) -> bool:
+    """Four numbers for each text; False if one is anything but four numbers up to 255, as short as can be, and points
+    between. An empty text is left: it may stand under a NULL.
+    """
+    for row in range(len(offsets) - 1):
+        place, end = offsets[row], offsets[row + 1]
+        if place == end:
+            continue
+        for octet in range(OCTETS):
+            if octet > 0:
+                if place >= end or data[place] != POINT:
+                    return False
+                place += 1
+            begin, number = place, 0
+            while place < end and place < begin + 3 and ZERO <= data[place] <= ZERO + 9:
+                number = number * 10 + data[place] - ZERO
+                place += 1
+            if place == begin or number > 255 or (data[begin] == ZERO and place > begin + 1):
+                return False
+            octets[row, octet] = number
+        if place != end:
+            return False
+    return True

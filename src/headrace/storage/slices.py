@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.kernel.combine import NodePartials, gather_parts
-from headrace.kernel.group_owners import take_rows
 from headrace.kernel.interchange import from_bytes, pack, to_bytes, unpack
 from headrace.model.errors import DataError
 from headrace.planner.plan import Plan
@@ -151,4 +150,4 @@ def compact(parts: Parts, needed_us: int | None) -> Parts:
 def needed_slices(part: NodePartials, needed_us: int | None) -> NodePartials:
     if needed_us is None or part.starts_us.size == 0 or int(part.ends_us.min()) > needed_us:
         return part
-    return take_rows(part, np.flatnonzero(part.ends_us > needed_us))
+    return part.at(np.flatnonzero(part.ends_us > needed_us))

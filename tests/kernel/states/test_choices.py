@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.states.extremes import GREATEST, LEAST, BooleanExtreme, Choice, as_comparable
 from headrace.kernel.states.columns import Columns, Slots
+from headrace.kernel.states.extremes import GREATEST, LEAST, BooleanExtreme, Choice, as_comparable
 from headrace.model.types import ADDRESS, BIGINT, BOOLEAN, DOUBLE, NULL, STRING, TIMESTAMP, DataType, decimal
 from tests.expressions.batches import to_arrow, to_plain, values, with_hidden
 

@@ -12,7 +12,7 @@ from headrace.kernel.states.kinds import STATES
 from headrace.kernel.states.totals import (
     MAX_TOTAL,
     Addends,
-    Totals,
+    IntegerTotals,
     addends,
     concat_totals,
     sum_addends,
@@ -49,7 +49,7 @@ def test_what_may_not_fit_is_left_to_the_states() -> None:
     assert addends_of(COUNT, 1, None) is None
     assert addends(SUM, (pa.array([1.5]),), 1) is None
     assert addends(Partial("min", (X,)), (pa.array([1]),), 1) is None
-    large = Totals({SUM: np.array([2**61])}, 2**61)
+    large = IntegerTotals({SUM: np.array([2**61])}, 2**61)
     assert concat_totals([large, large]) is not None
     assert concat_totals([large, large, large]) is None
     assert 3 * large.bound > MAX_TOTAL

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headrace.kernel.slots import MOST_KEYS, Keys, find_slots
+from headrace.kernel.slots import MAX_KEYS, Keys, find_slots
 from headrace.model.arrays import Integers
 from headrace.planner.phantoms.choice import choose
 from headrace.planner.phantoms.configuration import Configuration
@@ -57,7 +57,7 @@ class Sample:
 
     def measure(self, relations: Mapping[Relation, Sequence[int]]) -> Seen:
         """`relations` are given with the places of their fields. There must be a row."""
-        numbered = [find_slots(column[: self.rows], MOST_KEYS + 1) for column in self.codes]
+        numbered = [find_slots(column[: self.rows], MAX_KEYS + 1) for column in self.codes]
         slices = numbered[0].count
         likely_rows = max(float(self.rows), slices * self.fed / self.slices)
         groups, flow_lengths = {}, {}

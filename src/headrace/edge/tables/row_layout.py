@@ -12,7 +12,7 @@ from headrace.edge.tables.memory_layout import Column, Kind, bit_fields, words_o
 from headrace.edge.tables.operands import Given, Operand, givens_of
 from headrace.edge.tables.tables import Values
 from headrace.kernel.level1.fold import keep_rows
-from headrace.kernel.level1.rows import Source, StreamRows
+from headrace.kernel.level1.rows import NodeSource, StreamRows
 from headrace.model.arrays import Integers
 from headrace.model.expressions import Expression
 from headrace.model.stable_names import stable_text
@@ -35,9 +35,9 @@ class Piece:
         self.source = source
         self.known_codes: dict[Coder, tuple[Integers, ...]] = {}
         self.known_values: dict[Given, Values] = {}
-        self.known_rows: dict[frozenset[Predicate], Source] = {}
+        self.known_rows: dict[frozenset[Predicate], NodeSource] = {}
 
-    def keep_rows(self, keep: frozenset[Predicate]) -> Source:
+    def keep_rows(self, keep: frozenset[Predicate]) -> NodeSource:
         if keep not in self.known_rows:
             self.known_rows[keep] = keep_rows(self.source, keep)
         return self.known_rows[keep]

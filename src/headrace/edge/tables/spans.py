@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.edge.tables.tables import Values
 from headrace.kernel.level1.cells import slice_codes
-from headrace.kernel.level1.rows import Source
+from headrace.kernel.level1.rows import NodeSource
 from headrace.model.arrays import Integers
 from headrace.windows import Boundaries
 
@@ -34,7 +34,7 @@ class Spans(NamedTuple):
     spans: Sequence[Span]
 
 
-def spans_of(rows: Source, boundaries: tuple[Boundaries, ...]) -> Spans:
+def spans_of(rows: NodeSource, boundaries: tuple[Boundaries, ...]) -> Spans:
     """Of rows that come in any order; there must be one."""
     slices, codes = slice_codes(boundaries, rows.times_us)
     positions = rows.rows

@@ -15,7 +15,7 @@ from headrace.edge.tables.spans import Span, code_matrix, spans_of, take_rows
 from headrace.edge.tables.tables import CHUNK, Evicted, Flush, Replacement, Tables
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.level1.fold import fold_all
-from headrace.kernel.level1.rows import KeptRows, Source
+from headrace.kernel.level1.rows import KeptRows, NodeSource
 from headrace.model.arrays import Integers
 from headrace.model.stable_names import stable_text
 from headrace.planner.lattice import Node
@@ -129,7 +129,7 @@ class Shared:
             running.evicted.setdefault(part.query, []).append(part)
             running.nbytes += part.codes.nbytes + sum(each.nbytes for each in part.values)
 
-    def fold(self, rows: Source) -> Iterator[Part]:
+    def fold(self, rows: NodeSource) -> Iterator[Part]:
         for place, node in self.nodes.items():
             yield place, fold_all(node, rows)
 

@@ -15,8 +15,8 @@ from headrace.expressions.columns import build_column
 from headrace.kernel.close.loops import order_by_group
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.groups import GroupTable, encode, encode_columns, put_together
-from headrace.kernel.slots import MOST_KEYS, find_slots
-from headrace.kernel.states.totals import Totals
+from headrace.kernel.slots import MAX_KEYS, find_slots
+from headrace.kernel.states.totals import IntegerTotals
 from headrace.model.arrays import Integers
 from headrace.model.expressions import Expression
 from headrace.model.query import Order
@@ -43,7 +43,7 @@ class LeafRows:
     values: Mapping[Expression, pa.Array]
     known_numbers: dict[tuple[Partial, ...], Integers] = field(default_factory=dict)
 
-    def numbers(self, totals: Totals, partials: tuple[Partial, ...]) -> Integers:
+    def numbers(self, totals: IntegerTotals, partials: tuple[Partial, ...]) -> Integers:
         """Of each partial those of all rows, in their order."""
         if partials not in self.known_numbers:
             ordered = [np.take(totals.numbers[partial], self.order) for partial in partials]
@@ -121,7 +121,7 @@ def numbered_groups(columns: Iterable[pa.Array]) -> tuple[Integers, Integers]:
     keys, size = np.zeros(1, dtype=np.int64), 1
     for column in columns:
         ranks, distinct = rank_values(column)
-        if size > MOST_KEYS // distinct:
+        if size > MAX_KEYS // distinct:
             known, keys = np.unique(keys, return_inverse=True)
             size = len(known)
         keys, size = keys * distinct + ranks, size * distinct
@@ -134,7 +134,7 @@ def numbered_groups(columns: Iterable[pa.Array]) -> tuple[Integers, Integers]:
 
 def slices_of(parts: Sequence[NodePartials]) -> tuple[Integers, Integers, Integers]:
     """The starts and ends of slices, each leaf's apart, in the order of ends; and the slice of each row."""
-    found = [find_slots(part.starts_us, MOST_KEYS) for part in parts]
+    found = [find_slots(part.starts_us, MAX_KEYS) for part in parts]
     begins = np.cumsum([0, *(each.count for each in found)])
     starts_us = np.concatenate([part.starts_us[each.first_rows] for part, each in zip(parts, found, strict=True)])
     ends_us = np.concatenate([part.ends_us[each.first_rows] for part, each in zip(parts, found, strict=True)])

@@ -27,7 +27,7 @@ from headrace.kernel.close.loops import add_to_windows, count_groups, find_windo
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.kinds import lower, state_of
-from headrace.kernel.states.totals import Totals
+from headrace.kernel.states.totals import IntegerTotals
 from headrace.kernel.states.user import Lowered
 from headrace.model.arrays import Integers, Mask
 from headrace.model.arrow import arrow_type, one_array
@@ -247,7 +247,7 @@ def windows_with_groups(
     query: Query, terms: Terms, parts: Sequence[Part], leaf: LeafRows, held: Held, counts: Integers, complete: Mask
 ) -> Iterator[Windows]:
     """Piece by piece; `counts` are the groups in each window."""
-    has_totals = len(parts) == 1 and isinstance(parts[0].leaf.states, Totals)
+    has_totals = len(parts) == 1 and isinstance(parts[0].leaf.states, IntegerTotals)
     entries = counts if has_totals else held.counts(np.bincount(leaf.slices, minlength=len(held.first)))
     for begin, end in pieces_of(entries):
         own, slots = held.between(begin, end), counts[begin:end]
@@ -384,9 +384,9 @@ def grouped_windows(
     """Of each slot, window by window, its group and its partials; `counts` are the slots of each window."""
     states = parts[0].leaf.states
     needed = tuple(needed_partials(terms))
-    if needed and len(parts) == 1 and isinstance(states, Totals):
+    if needed and len(parts) == 1 and isinstance(states, IntegerTotals):
         groups, totals = window_totals(leaf, first_window, held_by, counts, leaf.numbers(states, needed))
-        return groups, Totals(dict(zip(needed, totals, strict=True)), states.bound)
+        return groups, IntegerTotals(dict(zip(needed, totals, strict=True)), states.bound)
     slots, groups = group_slots(leaf, first_window, held_by, counts)
     rows = np.repeat(leaf.order, held_by[leaf.slices])
     return groups, combined_states(parts, terms, rows, slots, len(groups))
@@ -484,7 +484,7 @@ def lower_windows(query: Query, terms: Terms, windows: Windows) -> tuple[dict[Ex
     }
     errors, problem = 0, None
     for aggregate, partials in terms.partials.items():
-        if isinstance(windows.states, Totals) and aggregate.function in ("count", "sum"):
+        if isinstance(windows.states, IntegerTotals) and aggregate.function in ("count", "sum"):
             known[aggregate] = build_column(windows.states.numbers[partials[0]], pa.int64())
             continue
         result = lower(aggregate, {partial.kind: windows.states[partial] for partial in partials})

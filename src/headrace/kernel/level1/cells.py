@@ -9,12 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.expressions.columns import raw
-from headrace.kernel.level1.cell_loops import (
-    count_few_reached,
-    count_reached,
-    find_slices,
-    rank_doubles,
-)
+from headrace.kernel.level1.loops import count_few_reached, count_reached, find_slices, rank_doubles
 from headrace.model.arrays import Integers
 from headrace.model.caches import cached
 from headrace.model.types import MAX_BIGINT
@@ -28,7 +23,7 @@ FEW_CUTS = 8
 """Up to this many cuts are compared with every number, which is faster than a search."""
 
 
-class Cuts(NamedTuple):
+class RankedCuts(NamedTuple):
     """Sorted ranks, and for ranges of 2 ** shift numbers from the first on how many of them lie below."""
 
     ranks: Integers
@@ -64,7 +59,7 @@ def as_interval(dimension: Dimension) -> tuple[Dimension, Codes]:
 
 
 @cached
-def cuts_of(dimension: Dimension, is_double: bool) -> Cuts:
+def cuts_of(dimension: Dimension, is_double: bool) -> RankedCuts:
     """What a value must reach to be behind each cut; just above a DOUBLE has the next rank."""
     if is_double:
         ranks = np.empty(len(dimension.marks), dtype=np.int64)
@@ -73,11 +68,11 @@ def cuts_of(dimension: Dimension, is_double: bool) -> Cuts:
     else:
         ranks = np.array([cut.value for cut in dimension.marks if cut.value <= MAX_BIGINT], dtype=np.int64)
     if not len(ranks):
-        return Cuts(ranks, 0, np.zeros(1, dtype=np.int32))
+        return RankedCuts(ranks, 0, np.zeros(1, dtype=np.int32))
     span = int(ranks[-1]) - int(ranks[0])
     shift = max(0, span.bit_length() - TABLE_BITS)
     begins = [int(ranks[0]) + (place << shift) for place in range((span >> shift) + 1)]
-    return Cuts(ranks, shift, np.searchsorted(ranks, np.array(begins), side="left").astype(np.int32))
+    return RankedCuts(ranks, shift, np.searchsorted(ranks, np.array(begins), side="left").astype(np.int32))
 
 
 def slices_within(boundaries: tuple[Boundaries, ...], first_us: int, last_us: int) -> Slices | None:

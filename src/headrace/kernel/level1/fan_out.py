@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from headrace.aggregates.partials import Partial
 from headrace.kernel.combine import NodePartials, ordered_partials
-from headrace.kernel.groups import encode_columns
-from headrace.kernel.level1.fan_out_loops import count_passing, take_passing
-from headrace.kernel.level1.rows import MOST_CELLS, NodeRows, take_columns, truth
-from headrace.kernel.slots import MOST_KEYS, Keys, Slots, find_slots
+from headrace.kernel.level1.loops import count_passing, take_passing
+from headrace.kernel.level1.rows import MAX_TABLE_CELLS, NodeRows, take_columns, truth
+from headrace.kernel.slots import MAX_KEYS, Keys, Slots, find_slots
 from headrace.kernel.states.columns import Columns
-from headrace.kernel.states.totals import Totals, sum_addends
+from headrace.kernel.states.totals import IntegerTotals, sum_addends
 from headrace.model.arrays import Integers, Mask
 from headrace.model.caches import cached
 from headrace.planner.lattice import Node
@@ -30,15 +29,15 @@ def is_fanned_out(node: Node, parent: Node) -> bool:
 def fan_out(source: NodeRows, leaves: Sequence[Node]) -> list[NodePartials]:
     """The rows of each leaf: as `compute` makes them one by one, but in one go for all."""
     parent = source.parent
-    groups = encode_columns(parent.groups, parent.rows)
+    groups = source.parent_groups
     size = groups.table.size
-    slices = find_slots(parent.starts_us, MOST_KEYS)
+    slices = find_slots(parent.starts_us, MAX_KEYS)
     bounds, firsts, offset = [], np.empty((len(leaves), slices.count), dtype=np.int64), 0
     for place, leaf in enumerate(leaves):
-        own, of_start = slices_holding(leaf.boundaries, parent.starts_us[slices.first_rows])
+        leaf_slices, of_start = slices_holding(leaf.boundaries, parent.starts_us[slices.first_rows])
         firsts[place] = (offset + of_start) * size
-        bounds.append(own)
-        offset += len(own.starts_us)
+        bounds.append(leaf_slices)
+        offset += len(leaf_slices.starts_us)
     cells, passes = truths(source, leaves)
     counts = np.empty(len(leaves), dtype=np.int64)
     count_passing(cells, passes, counts)
@@ -49,8 +48,8 @@ def fan_out(source: NodeRows, leaves: Sequence[Node]) -> list[NodePartials]:
     wanted = dict.fromkeys(partial for leaf in leaves for partial in ordered_partials(leaf))
     whole = NodePartials(
         parent.node,
-        np.concatenate([own.starts_us for own in bounds])[slice_of_slot],
-        np.concatenate([own.ends_us for own in bounds])[slice_of_slot],
+        np.concatenate([leaf_slices.starts_us for leaf_slices in bounds])[slice_of_slot],
+        np.concatenate([leaf_slices.ends_us for leaf_slices in bounds])[slice_of_slot],
         np.zeros(slots.count, dtype=np.int64),
         groups.at(rows[slots.first_rows]),
         fold_some(wanted, source, rows, slots),
@@ -66,7 +65,7 @@ def fold_some(partials: Iterable[Partial], source: NodeRows, rows: Integers, slo
     """Of some rows, each in a slot."""
     of_row, count = slots.of_row, slots.count
     states = source.parent.states
-    if isinstance(states, Totals):
+    if isinstance(states, IntegerTotals):
         return sum_addends({partial: states.addends(partial).at(rows) for partial in partials}, of_row, count)
     return {
         partial: source.fold(partial, of_row, count, take_columns(source.columns(partial), rows))
@@ -75,21 +74,13 @@ def fold_some(partials: Iterable[Partial], source: NodeRows, rows: Integers, slo
 
 
 def part_of(whole: NodePartials, leaf: Node, begin: int, end: int) -> NodePartials:
-    part = slice(begin, end)
-    return NodePartials(
-        leaf,
-        whole.starts_us[part],
-        whole.ends_us[part],
-        whole.cells[part],
-        encode_columns(whole.groups, whole.rows).at(part),
-        states_of(whole.states, ordered_partials(leaf), part),
-    )
-
-
-def states_of(states: Mapping[Partial, Columns], partials: Iterable[Partial], rows: slice) -> Mapping[Partial, Columns]:
-    if isinstance(states, Totals):
-        return Totals({partial: states.numbers[partial][rows] for partial in partials}, states.bound)
-    return {partial: tuple(column[rows] for column in states[partial]) for partial in partials}
+    """The rows and the partials of one leaf."""
+    states, partials = whole.states, ordered_partials(leaf)
+    if isinstance(states, IntegerTotals):
+        states = IntegerTotals({partial: states.numbers[partial] for partial in partials}, states.bound)
+    else:
+        states = {partial: states[partial] for partial in partials}
+    return replace(whole, node=leaf, states=states).at(slice(begin, end))
 
 
 def truths(source: NodeRows, leaves: Sequence[Node]) -> tuple[Integers, Mask]:
@@ -98,18 +89,18 @@ def truths(source: NodeRows, leaves: Sequence[Node]) -> tuple[Integers, Mask]:
     Where there are too many cells, or they do not determine all, cells and groups that occur together are the cells.
     """
     dimensions = source.parent.node.dimensions
-    cells = math.prod(dimension.size for dimension in dimensions)
-    asked = [predicate for leaf in leaves if leaf.keep != source.keep for predicate in leaf.keep]
-    by_cell = cells <= MOST_CELLS and all(
-        source.determines(each) for predicate in asked for each in predicate.dimensions
+    cells = source.parent.node.cells
+    predicates = [predicate for leaf in leaves if leaf.keep != source.keep for predicate in leaf.keep]
+    by_cell = cells <= MAX_TABLE_CELLS and all(
+        source.determines(dimension) for predicate in predicates for dimension in predicate.dimensions
     )
     kinds = None if by_cell else kinds_of(source)
     one_of_each = source if kinds is None else source.at(kinds.first_rows)
     passes = np.ones((len(leaves), cells if kinds is None else kinds.count), dtype=np.bool_)
-    for own, leaf in zip(passes, leaves, strict=True):
+    for leaf_passes, leaf in zip(passes, leaves, strict=True):
         if leaf.keep != source.keep:
             (predicate,) = leaf.keep
-            own[:] = truth_of_cells(predicate, dimensions) if by_cell else truth(predicate, one_of_each)
+            leaf_passes[:] = truth_of_cells(predicate, dimensions) if by_cell else truth(predicate, one_of_each)
     return source.parent.cells if kinds is None else kinds.of_row, passes
 
 
@@ -117,7 +108,7 @@ def kinds_of(source: NodeRows) -> Slots:
     """Cells and groups that occur together."""
     keys = Keys(source.parent.rows)
     keys.extend(source.parent.cells, source.parent.node.cells)
-    keys.extend(source.own_groups.codes, source.own_groups.table.size)
+    keys.extend(source.parent_groups.codes, source.parent_groups.table.size)
     return keys.slots()
 
 

@@ -15,7 +15,7 @@ from headrace.aggregates.partials import Partial
 from headrace.kernel.combine import NodePartials, gather_parts, ordered_partials
 from headrace.kernel.level1.fan_out import fan_out, is_fanned_out
 from headrace.kernel.level1.row_slots import place_rows
-from headrace.kernel.level1.rows import MOST_CELLS, KeptRows, NodeRows, Source, truth
+from headrace.kernel.level1.rows import MAX_TABLE_CELLS, KeptRows, NodeRows, NodeSource, truth
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.totals import sum_addends
 from headrace.kernel.threads import in_order
@@ -37,12 +37,12 @@ WORTH_FILTERING = 0.7
 """If more of the first rows pass, a coalesced filter is not applied: what no leaf wants does no harm."""
 
 
-def compute(node: Node, source: Source) -> NodePartials:
+def compute(node: Node, source: NodeSource) -> NodePartials:
     """The node's rows, from rows of the stream or of a node that covers it."""
     return fold_all(node, keep_rows(source, node.keep))
 
 
-def fold_all(node: Node, source: Source, compressed: frozenset[Partial] = frozenset()) -> NodePartials:
+def fold_all(node: Node, source: NodeSource, compressed: frozenset[Partial] = frozenset()) -> NodePartials:
     """From the rows that the node keeps; others than those do no harm where it keeps several predicates' rows.
 
     For the partials in `compressed` equal rows are put together before they are folded.
@@ -53,21 +53,22 @@ def fold_all(node: Node, source: Source, compressed: frozenset[Partial] = frozen
 
 
 def fold_states(
-    partials: Iterable[Partial], source: Source, slots: Integers, count: int, compressed: frozenset[Partial]
+    partials: Iterable[Partial], source: NodeSource, slots: Integers, count: int, compressed: frozenset[Partial]
 ) -> Mapping[Partial, Columns]:
-    found = {partial: source.addends(partial) for partial in partials}
-    plain = {partial: own for partial, own in found.items() if own is not None}
-    if len(plain) == len(found):
+    addends = {partial: source.addends(partial) for partial in partials}
+    plain = {partial: added for partial, added in addends.items() if added is not None}
+    if len(plain) == len(addends):
         return sum_addends(plain, slots, count)
     return {
-        partial: source.fold(partial, slots, count, source.columns(partial), partial in compressed) for partial in found
+        partial: source.fold(partial, slots, count, source.columns(partial), partial in compressed)
+        for partial in addends
     }
 
 
 # Filters
 
 
-def keep_rows(source: Source, keep: frozenset[Predicate]) -> Source:
+def keep_rows(source: NodeSource, keep: frozenset[Predicate]) -> NodeSource:
     """The rows that pass some of the predicates; more of them if it would cost more than it spares."""
     if EVERYTHING in keep or source.keep == keep:
         return source
@@ -96,7 +97,7 @@ def sieve_of(keep: frozenset[Predicate]) -> Sieve | None:
     """None if there were too many cells."""
     dimensions = union_dimensions([predicate.dimensions for predicate in keep])
     sizes = [dimension.size for dimension in dimensions]
-    if math.prod(sizes) > MOST_CELLS:
+    if math.prod(sizes) > MAX_TABLE_CELLS:
         return None
     passes = np.zeros(sizes, dtype=np.bool_)
     for predicate in keep:
@@ -107,17 +108,17 @@ def sieve_of(keep: frozenset[Predicate]) -> Sieve | None:
 # The tree
 
 
-def fold_chunk(plan: Plan, source: Source) -> Mapping[int, NodePartials]:
+def fold_chunk(plan: Plan, source: NodeSource) -> Mapping[int, NodePartials]:
     """The nodes that are computed from the stream, by their places. Those that keep the same rows follow each other."""
     by_rows: dict[frozenset[Predicate], list[int]] = {}
     for place in plan.children(STREAM):
         by_rows.setdefault(plan.nodes[place].node.keep, []).append(place)
-    found: dict[int, NodePartials] = {}
+    computed: dict[int, NodePartials] = {}
     for keep, places in by_rows.items():
         rows = keep_rows(source, keep)
-        planned = {place: plan.nodes[place] for place in places}
-        found |= {place: fold_all(each.node, rows, each.compressed) for place, each in planned.items()}
-    return found
+        for place in places:
+            computed[place] = fold_all(plan.nodes[place].node, rows, plan.nodes[place].compressed)
+    return computed
 
 
 def level_one(
@@ -136,9 +137,9 @@ def level_one(
     parts: dict[int, list[NodePartials]] = {}
     held = 0
     for chunk in chunks:
-        for place, found in chunk.items():
-            parts.setdefault(place, []).append(found)
-            held += found.nbytes
+        for place, part in chunk.items():
+            parts.setdefault(place, []).append(part)
+            held += part.nbytes
         if held > budget_bytes:
             yield roll_up(plan, parts, functions, zone, threads)
             parts, held = {}, 0
@@ -167,7 +168,7 @@ def roll_up(
         return computed
 
     trees = in_order([partial(subtree, place) for place in parts], threads)
-    computed = {place: found for tree in trees for place, found in tree.items()}
+    computed = {place: part for tree in trees for place, part in tree.items()}
     return {place: computed[place] for place in sorted(plan.shipped)}
 
 

@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.expressions.evaluation import Evaluation
-from headrace.expressions.static_tables import Columns, Data, Partners, Positions
+from headrace.expressions.static_tables import NO_PARTNER, Columns, Data, KeyValues, Partners, Positions
 from headrace.kernel.level1.cells import codes_of
-from headrace.kernel.strings import StringValues
+from headrace.kernel.memo import memoize
+from headrace.kernel.states.columns import string_buffers
+from headrace.kernel.string_loops import fill_table, find_strings
 from headrace.model.expressions import columns_in
 from headrace.model.query import Query
 from headrace.predicates import Dimension
@@ -31,6 +33,28 @@ class LazyColumns(dict[tuple[str, str], pa.Array]):
         return column
 
 
+class StringValues(KeyValues):
+    """Keys of joins, found by a compiled hash table where all are strings."""
+
+    def __init__(self, columns: list[pa.Array], wanted: pa.DataType) -> None:
+        super().__init__(columns, wanted)
+        self.is_compiled = self.is_exact and pa.types.is_string(wanted)
+        if self.is_compiled:
+            places = 2 << (2 * len(self.known)).bit_length()
+            self.table = np.zeros((places, 2), dtype=np.uint64)
+            self.buffers = string_buffers(self.known)
+            fill_table(*self.buffers, self.table)
+
+    def numbers(self, values: pa.Array) -> Positions:
+        if not self.is_compiled:
+            return super().numbers(values)
+        rows = np.empty(len(values), dtype=np.int32)
+        find_strings(*string_buffers(values), self.table, *self.buffers, rows)
+        if values.null_count:
+            rows[np.asarray(values.is_null())] = NO_PARTNER
+        return rows
+
+
 class Joiner:
     """Prepares batches of the same stream, tables and queries."""
 
@@ -38,7 +62,6 @@ class Joiner:
         self.data = data
         self.partners = Partners(data, queries, StringValues)
         self.tables = {identity: self.partners.table_columns(identity) for identity in self.partners.joins}
-        self.known: dict[Dimension, tuple[str, Codes] | None] = {}
 
     def batch(self, rows: pa.Table) -> tuple[Evaluation, Mapping[str, Positions]]:
         columns = self.partners.stream_columns(rows)
@@ -48,15 +71,13 @@ class Joiner:
         functions, zone = self.data.catalog.functions, self.data.stream.zone
         return Evaluation(lazy, rows.num_rows, functions, zone, known), positions
 
+    @memoize
     def table_codes(self, dimension: Dimension) -> tuple[str, Codes] | None:
         """Of a dimension of one joined table: which, the cell of each of its rows, and behind them that of no row."""
-        if dimension not in self.known:
-            relations = {column.relation for column in columns_in(dimension.expression)}
-            identity = next(iter(relations)) if len(relations) == 1 else ""
-            self.known[dimension] = self.codes_in(identity, dimension) if identity in self.tables else None
-        return self.known[dimension]
-
-    def codes_in(self, identity: str, dimension: Dimension) -> tuple[str, Codes]:
+        relations = {column.relation for column in columns_in(dimension.expression)}
+        identity = next(iter(relations)) if len(relations) == 1 else ""
+        if identity not in self.tables:
+            return None
         columns = {
             name: pa.concat_arrays([column, pa.nulls(1, column.type)]) for name, column in self.tables[identity].items()
         }

@@ -9,8 +9,8 @@ import numpy as np
 from headrace.kernel.combine import ordered_groups
 from headrace.kernel.groups import Groups, encode_columns
 from headrace.kernel.level1.cells import slice_codes, slices_within
-from headrace.kernel.level1.row_slot_loops import slots_by_slice
-from headrace.kernel.level1.rows import Source
+from headrace.kernel.level1.loops import slots_by_slice
+from headrace.kernel.level1.rows import NodeSource
 from headrace.kernel.slots import Codes, Keys, is_dense
 from headrace.kernel.states.columns import readable
 from headrace.model.arrays import Integers
@@ -19,7 +19,7 @@ from headrace.windows import Slices
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Placed:
+class SlottedRows:
     """The slot of each row, and how many there are; of each slot its slice, cell and group.
 
     The slots of rows may lie in memory of the source, which its next node takes.
@@ -47,7 +47,7 @@ class Kinds:
         return len(self.cells)
 
 
-def place_rows(node: Node, source: Source) -> Placed:
+def place_rows(node: Node, source: NodeSource) -> SlottedRows:
     """In one pass, by an array of slices and kinds, where these are few."""
     rows = len(source.times_us)
     slices = slices_within(node.boundaries, *source.span_us) if rows else None
@@ -55,28 +55,28 @@ def place_rows(node: Node, source: Source) -> Placed:
     if slices is None or not is_dense(len(slices.starts_us) * kinds.count, rows):
         return place_by_keys(node, source, kinds)
     slots, keys = source.scratch.take("slots", rows), source.scratch.take("keys", rows)
-    own_rows = None if kinds.rows is None else readable(kinds.rows)
+    kind_rows = None if kinds.rows is None else readable(kinds.rows)
     codes = readable(kinds.of_row)
-    count = slots_by_slice(readable(source.times_us), slices.starts_us, own_rows, codes, kinds.count, slots, keys)
+    count = slots_by_slice(readable(source.times_us), slices.starts_us, kind_rows, codes, kinds.count, slots, keys)
     of_slot = keys[:count] // kinds.count
     return place_slots(slots, slices, of_slot, kinds, keys[:count] - of_slot * kinds.count)
 
 
-def place_by_keys(node: Node, source: Source, kinds: Kinds) -> Placed:
+def place_by_keys(node: Node, source: NodeSource, kinds: Kinds) -> SlottedRows:
     """By a hash table, or where slices are many."""
     slices, of_row = slice_codes(node.boundaries, source.times_us)
     codes = kinds.of_row if kinds.rows is None else np.take(kinds.of_row, kinds.rows)
     keys = Keys(len(of_row))
     keys.extend(of_row, len(slices.starts_us))
     keys.extend(codes, kinds.count)
-    found = keys.slots()
-    return place_slots(found.of_row, slices, of_row[found.first_rows], kinds, codes[found.first_rows])
+    slots = keys.slots()
+    return place_slots(slots.of_row, slices, of_row[slots.first_rows], kinds, codes[slots.first_rows])
 
 
 def place_slots(
     slots: Integers, slices: Slices, slice_of_slot: Codes | Integers, kinds: Kinds, kind_of_slot: Codes | Integers
-) -> Placed:
-    return Placed(
+) -> SlottedRows:
+    return SlottedRows(
         slots,
         len(slice_of_slot),
         slices.starts_us[slice_of_slot],
@@ -86,7 +86,7 @@ def place_slots(
     )
 
 
-def kinds_of(node: Node, source: Source) -> Kinds:
+def kinds_of(node: Node, source: NodeSource) -> Kinds:
     """Cells and groups that occur together are few, so that with slices they often fit an array."""
     rows = len(source.times_us)
     trees = ordered_groups(node)
@@ -95,10 +95,10 @@ def kinds_of(node: Node, source: Source) -> Kinds:
     if not node.dimensions:
         every = Groups(groups.table, np.arange(size, dtype=np.int32))
         return Kinds(source.rows if trees else None, groups.codes, np.zeros(size, dtype=np.int64), every)
-    own = groups.at(source.rows) if trees and source.rows is not None else groups
+    kept = groups.at(source.rows) if trees and source.rows is not None else groups
     cells = source.cells(node.dimensions)
     keys = Keys(rows)
     keys.extend(cells, node.cells)
-    keys.extend(own.codes, size)
-    found = keys.slots()
-    return Kinds(None, found.of_row.astype(np.int32), cells[found.first_rows], own.at(found.first_rows))
+    keys.extend(kept.codes, size)
+    slots = keys.slots()
+    return Kinds(None, slots.of_row.astype(np.int32), cells[slots.first_rows], kept.at(slots.first_rows))

@@ -36,8 +36,7 @@ from headrace.kernel.sketches.hll_byte_loops import (
 from headrace.kernel.sketches.hll_loops import HllOutput, HllScratch, fold_coupons, merge_states
 from headrace.kernel.sketches.murmur_loops import Bytes, Coupons, long_coupons, string_coupons, wide_coupons
 from headrace.kernel.sketches.packed_bytes import STATE, Offsets, expect_good, open_states, pack_states
-from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable, values_by_slot
-from headrace.kernel.strings import buffers
+from headrace.kernel.states.columns import Columns, Slots, find_valid, numbers, readable, string_buffers, values_by_slot
 from headrace.model.arrays import Doubles, Integers
 from headrace.model.types import DataType
 
@@ -133,7 +132,7 @@ def coupons_of(values: pa.Array) -> Coupons:
     if pa.types.is_null(kind) or not len(values):
         return coupons
     if pa.types.is_string(kind):
-        offsets, data = buffers(values)
+        offsets, data = string_buffers(values)
         string_coupons(readable(offsets), readable(data), valid, coupons)
     elif pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
         wide_coupons(numbers(values, np.int64, 2), valid, bool(pa.types.is_decimal(kind)), coupons)

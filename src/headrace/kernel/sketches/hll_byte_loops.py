@@ -142,7 +142,9 @@ def check_state(data: Bytes, begin: Number, end: Number, lg_k: Number) -> tuple[
 
 
 @compiled
-def check_states(data: Bytes, offsets: Integers, lg_k: Number, max_coupons: Number, sizes: Integers) -> tuple[Number, bool]:
+def check_states(
+    data: Bytes, offsets: Integers, lg_k: Number, max_coupons: Number, sizes: Integers
+) -> tuple[Number, bool]:
     """The first state that is no sketch, or -1; and whether all lie as in ours, with at most as many coupons."""
     all_ours = True
     for row in range(len(sizes)):

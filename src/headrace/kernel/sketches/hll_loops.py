@@ -150,7 +150,7 @@ def merge_states(
     scratch: HllScratch,
     output: HllOutput,
 ) -> None:
-    """Write the union of each slot's states, which `ordered` names and which were checked. `coupons` has room for one."""
+    """Write the union of each slot's checked states, which `ordered` names. `coupons` has room for those of one."""
     for slot in range(len(starts) - 1):
         size: Number = 0
         for row in ordered[starts[slot] : starts[slot + 1]]:

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.kernel.jit import compiled
-from headrace.model.arrays import Mask
 from headrace.kernel.string_loops import word_at
-from headrace.model.arrays import Integers
+from headrace.model.arrays import Integers, Mask
 
 Bytes = NDArray[np.uint8]
 Coupons = NDArray[np.uint32]

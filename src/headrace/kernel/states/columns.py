@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from headrace.expressions.columns import canonical, raw
 from headrace.kernel.slot_loops import order_by_slot
 from headrace.kernel.states.fold_loops import count_rows
+from headrace.kernel.string_loops import Bytes, Offsets
 from headrace.model.arrays import Integers, Mask
 
 Slots = npt.NDArray[np.int64]
@@ -40,6 +41,15 @@ def find_valid(values: pa.Array) -> Mask | None:
     bitmap = np.frombuffer(values.buffers()[0], np.uint8, offset=begin)
     bits = np.unpackbits(bitmap, count=skipped + len(values), bitorder="little")
     return readable(bits[skipped:].view(np.bool_))
+
+
+def string_buffers(values: pa.Array) -> tuple[Offsets, Bytes]:
+    """Return where each string begins and the last ends, and the bytes of all."""
+    if not len(values):
+        return np.zeros(1, dtype=np.int32), np.zeros(0, dtype=np.uint8)
+    _, offsets, data = values.buffers()
+    starts = np.frombuffer(offsets, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
+    return starts, np.zeros(0, dtype=np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
 
 
 def column(data: npt.NDArray[Any], arrow: pa.DataType, seen: Mask) -> pa.Array:

@@ -2,9 +2,9 @@
 
 The order is that of SQL: NaN is greater than every number, and zero is always 0.0.
 
-The state of a choice, which is the x of the row with the least or greatest y, is its x and its y. A row whose y is NULL
-does not count, so in a state y is NULL where there was no row; beside a y that is not NULL the x may be NULL. Among rows
-with the same y the least x is chosen, and NULL only if all are: so the order of rows does not matter.
+The state of a choice, which is the x of the row with the least or greatest y, is its x and its y. A row whose y is
+NULL does not count, so in a state y is NULL where there was no row; beside a y that is not NULL the x may be NULL.
+Among rows with the same y the least x is chosen, and NULL only if all are: so the order of rows does not matter.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ MAX_TOTAL = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
-class Totals(Mapping[Partial, Columns]):
+class IntegerTotals(Mapping[Partial, Columns]):
     """A number per row for each partial, and no NULL: there was a row for each, and none had a NULL.
 
     The magnitudes of all numbers of a partial add up to no more than the bound, so no sum of some leaves 64 bits.
@@ -44,6 +44,9 @@ class Totals(Mapping[Partial, Columns]):
     @property
     def nbytes(self) -> int:
         return sum(totals.nbytes for totals in self.numbers.values())
+
+    def at(self, rows: Integers | slice) -> IntegerTotals:
+        return IntegerTotals({partial: totals[rows] for partial, totals in self.numbers.items()}, self.bound)
 
     def addends(self, partial: Partial) -> Addends:
         return Addends(self.numbers[partial], self.bound)
@@ -70,13 +73,13 @@ def add_by_slot(values: Integers | None, slots: Integers, count: int) -> Integer
     return totals
 
 
-def concat_totals(parts: Sequence[Totals]) -> Totals | None:
+def concat_totals(parts: Sequence[IntegerTotals]) -> IntegerTotals | None:
     """Return totals one after the other; None if sums might not fit."""
     bound = sum(part.bound for part in parts)
     if bound > MAX_TOTAL:
         return None
     numbers = {partial: np.concatenate([part.numbers[partial] for part in parts]) for partial in parts[0]}
-    return Totals(numbers, bound)
+    return IntegerTotals(numbers, bound)
 
 
 def addends(partial: Partial, columns: Columns, rows: int) -> Addends | None:
@@ -92,7 +95,7 @@ def addends(partial: Partial, columns: Columns, rows: int) -> Addends | None:
     return Addends(numbers(columns[0]), bound) if bound <= MAX_TOTAL else None
 
 
-def sum_addends(addends: Mapping[Partial, Addends], slots: Integers, count: int) -> Totals:
+def sum_addends(addends: Mapping[Partial, Addends], slots: Integers, count: int) -> IntegerTotals:
     """Add up by slot; each slot has a row."""
     totals = {partial: add_by_slot(added.values, slots, count) for partial, added in addends.items()}
-    return Totals(totals, max((added.bound for added in addends.values()), default=0))
+    return IntegerTotals(totals, max((added.bound for added in addends.values()), default=0))

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.kernel.strings import StringValues
+from headrace.kernel.level1.join import StringValues
 
 TEXTS = st.one_of(st.sampled_from(["", "a", "a\0", "abcdefg", "abcdefgh", "abcdefg\0", "ü" * 9]), st.text(max_size=20))
 COLUMNS = st.lists(st.none() | TEXTS)
