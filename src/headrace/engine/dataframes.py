@@ -15,7 +15,7 @@ from headrace.aggregates.user import DeclaredAggregate
 from headrace.engine.answers import answer
 from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import REJECTED, as_stream, convert_table, convert_whole
-from headrace.kernel.jit import announce_compile, on_first_compile
+from headrace.kernel.jit import announce_compile
 from headrace.model.arrow import for_people, is_bytes
 from headrace.model.derived_streams import rounds
 from headrace.model.errors import HeadraceError, QueryError, RowErrorWarning, UsageError
@@ -71,7 +71,7 @@ def aggregate_frame(
         results = {
             other.name: as_stream(answers[other.name], other) for other in catalog.derived if other.name in answers
         }
-        with on_first_compile(announce_compile):
+        with announce_compile():
             answered = answer(
                 Data(catalog, read_stream, read, known | results), {query: parsed[query] for query in ready}
             )

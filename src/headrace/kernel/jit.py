@@ -35,33 +35,22 @@ def compiled(loop: Loop) -> Loop:
 COMPILING = "headrace: compiling loops for this machine; later runs find them compiled"
 
 
-class FirstCompile(Listener):
-    """Calls once, when the first loop is compiled rather than found in the cache."""
+class CompileAnnouncement(Listener):
+    """Writes once per process, when the first loop is compiled rather than found in the cache."""
 
-    def __init__(self, action: Callable[[], None]) -> None:
-        self.action: Callable[[], None] | None = action
+    was_made = False
 
     def on_start(self, event: Event) -> None:
-        if self.action is not None:
-            self.action()
-        self.action = None
+        if not CompileAnnouncement.was_made:
+            sys.stderr.write(f"{COMPILING}\n")
+        CompileAnnouncement.was_made = True
 
     def on_end(self, event: Event) -> None:
         pass
 
 
 @contextmanager
-def on_first_compile(action: Callable[[], None]) -> Iterator[None]:
-    """Call `action` once if a loop is compiled meanwhile: it takes some seconds."""
-    with install_listener("numba:compile", FirstCompile(action)):
+def announce_compile() -> Iterator[None]:
+    """Write on standard error if loops are compiled meanwhile: it takes some seconds."""
+    with install_listener("numba:compile", CompileAnnouncement()):
         yield
-
-
-ANNOUNCED: list[str] = []
-
-
-def announce_compile() -> None:
-    """Write on standard error that loops are compiled, once per process."""
-    if not ANNOUNCED:
-        ANNOUNCED.append(COMPILING)
-        sys.stderr.write(f"{COMPILING}\n")

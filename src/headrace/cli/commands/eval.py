@@ -18,7 +18,7 @@ from headrace.cli.tables import print_rows
 from headrace.engine.answers import answer as answer_with_kernel
 from headrace.expressions.static_tables import Data
 from headrace.inputs.conversion import as_stream
-from headrace.kernel.jit import announce_compile, on_first_compile
+from headrace.kernel.jit import announce_compile
 from headrace.model.arrow import from_rows, plain_values, to_rows
 from headrace.model.derived_streams import rounds, with_upstreams
 from headrace.model.errors import UsageError, printable
@@ -167,7 +167,7 @@ def rows_of(relation: Stream | Table, known: Mapping[str, Answer], data: DataFil
 def by_kernel(data: Data, answers: dict[str, Answer]) -> None:
     """One shared plan for all queries, made from a sample of the data."""
     with (
-        on_first_compile(announce_compile),
+        announce_compile(),
         progress_bar(f"{data.stream.name}, {len(answers)} queries") as report,
     ):
         found = answer_with_kernel(data, {name: each.named.query for name, each in answers.items()}, report=report)
