@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from headrace.aggregates.partials import Partial
 from headrace.engine.answers import answer, close_all
 from headrace.expressions.static_tables import Data
+from headrace.kernel.close.instances import MAX_EMPTY, Due
 from headrace.kernel.close.retained_partials import Retained
-from headrace.kernel.close.windows import MAX_EMPTY, Due, Part, close
+from headrace.kernel.close.windows import Part, close
 from headrace.kernel.combine import NodePartials, combine, concatenate
 from headrace.kernel.groups import encode_columns
 from headrace.kernel.interchange import pack, unpack

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from headrace.expressions.static_tables import Data
+from headrace.kernel.close.instances import MAX_EMPTY
 from headrace.kernel.close.retained_partials import Retained
-from headrace.kernel.close.windows import MAX_EMPTY, Closed, close
+from headrace.kernel.close.windows import Closed, close
 from headrace.kernel.failures import failures_named, failures_of
 from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.kernel.threads import available_cores, in_order

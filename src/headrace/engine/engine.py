@@ -23,7 +23,7 @@ from headrace.engine.sinks.sinks import Sink, make_sink
 from headrace.engine.step.input import STEP_BYTES
 from headrace.engine.step.runner import InProcess, Runner
 from headrace.inputs.conversion import check_schema
-from headrace.kernel.close.windows import MAX_RESULT_ROWS
+from headrace.kernel.close.instances import MAX_RESULT_ROWS
 from headrace.model.errors import DataError, HeadraceError, UsageError
 from headrace.model.query import Query
 from headrace.model.query_names import check_query_name

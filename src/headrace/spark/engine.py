@@ -14,7 +14,7 @@ from headrace.engine.quotas import Quotas
 from headrace.engine.run import OnFailure
 from headrace.engine.step.input import STEP_BYTES
 from headrace.engine.step.runner import Runner
-from headrace.kernel.close.windows import MAX_RESULT_ROWS
+from headrace.kernel.close.instances import MAX_RESULT_ROWS
 from headrace.spark.dataframes import empty_table
 from headrace.spark.errors import translate_error
 from headrace.spark.executors import wait_for_cores

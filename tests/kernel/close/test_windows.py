@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from headrace.engine.answers import answer, plan_for
 from headrace.expressions.static_tables import Data
 from headrace.kernel.close import windows as closing
-from headrace.kernel.close.leaf_rows import KNOWN_RANKINGS, KNOWN_ROWS, LeafRows, numbered_groups, rank_values
-from headrace.kernel.close.loops import count_groups
-from headrace.kernel.close.windows import Limits, close, concat_ranges, fill_empty, group_slots, window_totals
+from headrace.kernel.close.instances import ResultLimits, concat_ranges, fill_empty
+from headrace.kernel.close.leaf_rows import KNOWN_RANKINGS, KNOWN_ROWS, numbered_groups, rank_values
+from headrace.kernel.close.loops import HeldRows, count_groups
+from headrace.kernel.close.windows import close, group_slots, window_totals
 from headrace.kernel.failures import failures_of
 from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.model.errors import QueryFailure
@@ -96,12 +97,12 @@ def test_each_row_is_in_a_slot_of_every_window_that_holds_it() -> None:
     rng = np.random.default_rng(1)
     groups, slices = np.sort(rng.integers([0, 0], [30, 6], (200, 2)).view("i8,i8"), axis=0).view(np.int64).T.copy()
     first_window, held_by = np.array([0, 0, 1, 1, 3, 4]), np.array([1, 3, 0, 2, 2, 1])
-    leaf = LeafRows(np.arange(6), np.arange(6) + 1, slices, groups, np.arange(200), {})
+    held = HeldRows(groups, slices, first_window, held_by)
     counts = np.zeros(5, dtype=np.int64)
-    count_groups(groups, slices, first_window, held_by, counts)
-    slots, group_of_slot = group_slots(leaf, first_window, held_by, counts)
+    count_groups(held, counts)
+    slots, group_of_slot = group_slots(held, counts)
     numbers = np.stack([rng.integers(-9, 9, 200), np.ones(200, dtype=np.int64)])
-    same_groups, totals = window_totals(leaf, first_window, held_by, counts, numbers)
+    same_groups, totals = window_totals(held, counts, numbers)
     rows = np.repeat(np.arange(200), held_by[slices])
     assert list(same_groups) == list(group_of_slot)
     assert [list(np.bincount(slots, own[rows])) for own in numbers] == [list(own) for own in totals]
@@ -122,7 +123,7 @@ def test_each_row_is_in_a_slot_of_every_window_that_holds_it() -> None:
 def test_gaps_are_filled_up_to_a_number() -> None:
     assert list(concat_ranges(np.array([5, 1, 9]), np.array([2, 0, 3]))) == [5, 6, 9, 10, 11]
     for most, expected, left_out in ((9, [1, 2, 3, 4, 5, 6], 0), (2, [1, 2, 3, 4, 6], 1), (0, [1, 2, 6], 3)):
-        instances, more = fill_empty(np.array([1, 2, 6]), Limits(most))
+        instances, more = fill_empty(np.array([1, 2, 6]), ResultLimits(most))
         assert (list(instances), more) == (expected, left_out)
 
 

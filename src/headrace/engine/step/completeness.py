@@ -10,8 +10,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from headrace.engine.step.watermark import ENDED_US, extent_us
+from headrace.kernel.close.instances import Due, Unknown, is_known
 from headrace.kernel.close.retained_partials import Retained
-from headrace.kernel.close.windows import Due, Unknown, is_known
 from headrace.model.query import Query
 from headrace.model.time import later
 from headrace.model.windows import AnyWindow, Interval

@@ -16,7 +16,7 @@ from headrace.aggregates.registry import register_aggregates
 from headrace.engine.registry import Registry, read_registry
 from headrace.expressions.static_tables import Data
 from headrace.inputs import Source
-from headrace.kernel.close.windows import MAX_RESULT_ROWS
+from headrace.kernel.close.instances import MAX_RESULT_ROWS
 from headrace.kernel.level1.reader import Reader
 from headrace.model.caches import note_plan
 from headrace.model.errors import UsageError

@@ -21,8 +21,9 @@ from headrace.engine.step.context import Step, StreamSetting, step_of
 from headrace.engine.step.level1_task import COUNTS, ReducerInput
 from headrace.engine.step.task_counts import Counted
 from headrace.engine.step.watermark import BEGINNING_US, ENDED_US
+from headrace.kernel.close.instances import Due, Unknown
 from headrace.kernel.close.retained_partials import Retained
-from headrace.kernel.close.windows import Closed, Due, Unknown, close
+from headrace.kernel.close.windows import Closed, close
 from headrace.kernel.failures import failures_of
 from headrace.kernel.group_owners import owner_without_groups
 from headrace.kernel.interchange import from_bytes

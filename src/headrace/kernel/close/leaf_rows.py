@@ -125,24 +125,27 @@ def numbered_groups(columns: Iterable[pa.Array]) -> tuple[Integers, Integers]:
             known, keys = np.unique(keys, return_inverse=True)
             size = len(known)
         keys, size = keys * distinct + ranks, size * distinct
-    found = find_slots(keys, size)
-    by_key = np.argsort(keys[found.first_rows])
-    numbers = np.empty(found.count, dtype=np.int64)
-    numbers[by_key] = np.arange(found.count)
-    return numbers[found.of_row], found.first_rows[by_key]
+    slots = find_slots(keys, size)
+    by_key = np.argsort(keys[slots.first_rows])
+    return invert(by_key)[slots.of_row], slots.first_rows[by_key]
 
 
 def slices_of(parts: Sequence[NodePartials]) -> tuple[Integers, Integers, Integers]:
     """The starts and ends of slices, each leaf's apart, in the order of ends; and the slice of each row."""
-    found = [find_slots(part.starts_us, MAX_KEYS) for part in parts]
-    begins = np.cumsum([0, *(each.count for each in found)])
-    starts_us = np.concatenate([part.starts_us[each.first_rows] for part, each in zip(parts, found, strict=True)])
-    ends_us = np.concatenate([part.ends_us[each.first_rows] for part, each in zip(parts, found, strict=True)])
-    of_row = np.concatenate([each.of_row + begin for each, begin in zip(found, begins, strict=False)])
+    numbered = [(part, find_slots(part.starts_us, MAX_KEYS)) for part in parts]
+    begins = np.cumsum([0, *(slots.count for _, slots in numbered)])
+    starts_us = np.concatenate([part.starts_us[slots.first_rows] for part, slots in numbered])
+    ends_us = np.concatenate([part.ends_us[slots.first_rows] for part, slots in numbered])
+    of_row = np.concatenate([slots.of_row + begin for (_, slots), begin in zip(numbered, begins, strict=False)])
     by_end = np.argsort(ends_us, kind="stable")
-    places = np.empty(len(by_end), dtype=np.int64)
-    places[by_end] = np.arange(len(by_end))
-    return starts_us[by_end], ends_us[by_end], places[of_row]
+    return starts_us[by_end], ends_us[by_end], invert(by_end)[of_row]
+
+
+def invert(order: Integers) -> Integers:
+    """Return the place of each row in the order."""
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    return places
 
 
 def rank_values(values: pa.Array, order: Order | None = None) -> tuple[Integers, int]:

@@ -9,10 +9,21 @@ Places without a sign spare the test whether they count from the end.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from headrace.kernel.jit import compiled
 from headrace.model.arrays import Integers
+
+
+class HeldRows(NamedTuple):
+    """The group and the slice of each row, and the windows that hold each slice."""
+
+    groups: Integers
+    slices: Integers
+    first_window: Integers
+    held_by: Integers
 
 
 @compiled
@@ -24,10 +35,9 @@ def order_by_group(groups: Integers, ends: Integers, order: Integers) -> None:
 
 
 @compiled
-def count_groups(
-    groups: Integers, slices: Integers, first_window: Integers, held_by: Integers, counts: Integers
-) -> None:
-    """How many groups each window has."""
+def count_groups(rows: HeldRows, counts: Integers) -> None:
+    """Count the groups in each window."""
+    groups, slices, first_window, held_by = rows
     changes = np.zeros(len(counts) + 1, dtype=np.int64)
     latest, reached = np.int64(-1), np.int64(0)
     for row in range(len(groups)):
@@ -46,19 +56,12 @@ def count_groups(
 
 
 @compiled
-def find_window_slots(
-    groups: Integers,
-    slices: Integers,
-    first_window: Integers,
-    held_by: Integers,
-    next_slots: Integers,
-    slots: Integers,
-    group_of_slot: Integers,
-) -> None:
+def find_window_slots(rows: HeldRows, next_slots: Integers, slots: Integers, group_of_slot: Integers) -> None:
     """A slot for each window and group. Those of a window lie together, in the order of groups.
 
     `next_slots` says where they begin. Rows come group by group, and their slots, one for each window that holds them.
     """
+    groups, slices, first_window, held_by = rows
     latest, reached, place = np.int64(-1), np.int64(0), 0
     for row in range(len(groups)):
         if groups[row] != latest:
@@ -76,27 +79,21 @@ def find_window_slots(
 
 @compiled
 def add_to_windows(
-    groups: Integers,
-    slices: Integers,
-    first_window: Integers,
-    held_by: Integers,
-    next_slots: Integers,
-    numbers: Integers,
-    group_of_slot: Integers,
-    totals: Integers,
+    rows: HeldRows, next_slots: Integers, numbers: Integers, group_of_slot: Integers, totals: Integers
 ) -> None:
     """The same slots, in which the numbers of rows are added up at once. Those of one kind lie together.
 
     There is one kind at least: a loop over kinds alone would cost more than what it does. Whether a window has met the
     group can't be foreseen, so nothing branches on it.
     """
+    groups, slices, first_window, held_by = rows
     first_kind, first_totals = numbers[0], totals[0]
     latest = np.full(len(next_slots), -1, dtype=np.int64)
     for row in range(len(groups)):
         group, held = groups[row], np.uint64(slices[row])
         first = first_window[held]
-        for each in range(first, first + held_by[held]):
-            window = np.uint64(each)
+        for number in range(first, first + held_by[held]):
+            window = np.uint64(number)
             slot = np.uint64(next_slots[window] - (latest[window] == group))
             latest[window] = group
             next_slots[window] = slot + np.uint64(1)

@@ -12,7 +12,8 @@ from datetime import UTC, tzinfo
 
 import numpy as np
 
-from headrace.kernel.close.windows import Foreign, Part
+from headrace.kernel.close.instances import Foreign
+from headrace.kernel.close.windows import Part
 from headrace.kernel.combine import NodePartials, concatenate, gather_parts
 from headrace.kernel.level1.fold import compute
 from headrace.kernel.level1.rows import NodeRows
@@ -73,12 +74,13 @@ class Retained:
                 missed += kept.counted
                 continue
             fits = demand in kept.plan.routes
-            for each in routes:
+            for leaf_route in routes:
+                place, leaf = leaf_route.place, leaf_route.leaf
                 if not fits and kept.counted:
-                    foreign.append(Foreign(each.leaf.boundaries, hull(kept.counted)))
-                if each.place in kept.parts:
-                    rows = self.leaf_rows(kept, each.place, each.leaf)
-                    parts.append(Part(rows if fits else narrow_slices(rows, hull(kept.counted)), each.partials))
+                    foreign.append(Foreign(leaf.boundaries, hull(kept.counted)))
+                if place in kept.parts:
+                    rows = self.leaf_rows(kept, place, leaf)
+                    parts.append(Part(rows if fits else narrow_slices(rows, hull(kept.counted)), leaf_route.partials))
         return Gathered(parts, missed, foreign)
 
     def leaf_rows(self, kept: OfPlan, place: int, leaf: Node) -> NodePartials:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,18 @@ import pyarrow.compute as pc
 from headrace.aggregates.partials import Partial
 from headrace.expressions.columns import Evaluated, build_column
 from headrace.expressions.evaluation import Evaluation
+from headrace.kernel.close.instances import (
+    MAX_EMPTY,
+    MAX_RESULT_ROWS,
+    Due,
+    Foreign,
+    ResultLimits,
+    Unknown,
+    concat_ranges,
+    fill_empty,
+    instances_between,
+    is_complete,
+)
 from headrace.kernel.close.leaf_rows import (
     LeafRows,
     numbered_groups,
@@ -23,7 +34,7 @@ from headrace.kernel.close.leaf_rows import (
     rows_by_slice,
     take_column,
 )
-from headrace.kernel.close.loops import add_to_windows, count_groups, find_window_slots
+from headrace.kernel.close.loops import HeldRows, add_to_windows, count_groups, find_window_slots
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.states.columns import Columns
 from headrace.kernel.states.kinds import lower, state_of
@@ -36,21 +47,12 @@ from headrace.model.expressions import WINDOW_END, WINDOW_START, Expression
 from headrace.model.query import Query
 from headrace.model.schema import UserFunction
 from headrace.model.types import TIMESTAMP
-from headrace.model.windows import AnyWindow, Interval, fills_gaps
+from headrace.model.windows import Interval, fills_gaps
 from headrace.planner.demand import Terms, terms_of
-from headrace.windows import Boundaries, bounds_of, instances_ending, instances_of, last_ending
+from headrace.windows import bounds_of, instances_ending, instances_of, last_ending
 
-MAX_EMPTY = 1_000
-MAX_RESULT_ROWS = 10_000_000
 PIECE_ENTRIES = 1 << 22
 """How many rows of windows are combined at once."""
-
-
-class Limits(NamedTuple):
-    """How many empty windows are answered in a row, and how many rows in all."""
-
-    max_empty: int = MAX_EMPTY
-    max_rows: int = MAX_RESULT_ROWS
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,35 +72,12 @@ class Closed:
     problem: str | None = None
 
 
-class Due(NamedTuple):
-    """Which windows to close: those that end later than `after_us` and no later than `until_us`.
-
-    Empty windows of a query without groups follow the one with rows that came before, which ended at `last_end_us`.
-    `skipped` are numbers [first, end) of instances that were due before and not complete: they are not empty.
-    """
-
-    after_us: int
-    until_us: int
-    last_end_us: int | None = None
-    skipped: tuple[tuple[int, int], ...] = ()
-
-
 @dataclass(frozen=True, eq=False)
 class Part:
     """Rows of a leaf, and the partials that a query takes from them."""
 
     leaf: NodePartials
     partials: frozenset[Partial]
-
-
-class Foreign(NamedTuple):
-    """Slices with the boundaries of others, over a span in which rows were counted: a window must not cut through one.
-
-    Whether a slice has rows does not matter: another reducer may have some.
-    """
-
-    boundaries: tuple[Boundaries, ...]
-    span: Interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,27 +116,27 @@ def close(
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
         return Closed(schema.empty_table(), windows=0, errors=0, left_out=0)
     terms = terms_of(query)
-    limits = Limits(max_empty if fills_gaps(query.window) else 0, max_rows)
-    found: list[Closed] = []
+    limits = ResultLimits(max_empty if fills_gaps(query.window) else 0, max_rows)
+    pieces: list[Closed] = []
     rows = 0
     for windows in combine_windows(query, terms, parts, Unknown(missed, foreign), limits, due):
-        found.append(answer_windows(query, terms, windows, functions, zone))
-        rows += found[-1].table.num_rows
+        pieces.append(answer_windows(query, terms, windows, functions, zone))
+        rows += pieces[-1].table.num_rows
         if rows > max_rows:
             raise TooManyRowsError(max_rows)
-    return found[0] if len(found) == 1 else put_together(found)
+    return pieces[0] if len(pieces) == 1 else put_together(pieces)
 
 
-def put_together(found: Sequence[Closed]) -> Closed:
+def put_together(pieces: Sequence[Closed]) -> Closed:
     """Windows that follow each other."""
     return Closed(
-        pa.concat_tables([each.table for each in found]),
-        sum(each.windows for each in found),
-        sum(each.errors for each in found),
-        sum(each.left_out for each in found),
-        next((each.last_end_us for each in reversed(found) if each.last_end_us is not None), None),
-        tuple(pa.concat_arrays(same) for same in zip(*(each.orders for each in found), strict=True)),
-        next((each.problem for each in found if each.problem is not None), None),
+        pa.concat_tables([piece.table for piece in pieces]),
+        sum(piece.windows for piece in pieces),
+        sum(piece.errors for piece in pieces),
+        sum(piece.left_out for piece in pieces),
+        next((piece.last_end_us for piece in reversed(pieces) if piece.last_end_us is not None), None),
+        tuple(pa.concat_arrays(same) for same in zip(*(piece.orders for piece in pieces), strict=True)),
+        next((piece.problem for piece in pieces if piece.problem is not None), None),
     )
 
 
@@ -175,9 +154,9 @@ def answer_windows(
     results = Evaluation({}, len(places), functions, zone, known)
     outputs = [results.evaluate(output.expression) for output in query.outputs]
     orders = [results.evaluate(order.expression) for order in query.order_by]
-    errors += sum(failures(each) for each in (*outputs, *orders))
-    table = pa.table([each.values for each in outputs], names=[output.name for output in query.outputs])
-    values = tuple(each.values for each in orders)
+    errors += sum(map(failures, (*outputs, *orders)))
+    table = pa.table([column.values for column in outputs], names=[output.name for output in query.outputs])
+    values = tuple(column.values for column in orders)
     if query.order_by or query.limit is not None:
         rows = pa.array(in_order(query, places, values))
         table, values = table.take(rows), tuple(column.take(rows) for column in values)
@@ -209,7 +188,7 @@ def combine_windows(
     terms: Terms,
     parts: Sequence[Part],
     unknown: Unknown,
-    limits: Limits,
+    limits: ResultLimits,
     due: Due | None,
 ) -> Iterator[Windows]:
     """Partials combined per instance and group, in the order of instances, then of groups; in several pieces where
@@ -224,9 +203,9 @@ def combine_windows(
     instances = instances_between(first, last, limits.max_rows)
     complete = is_complete(query.window, instances, leaf, unknown)
     if query.group_by:
-        held = Held.among(instances, first, last)
+        held = HeldSlices.among(instances, first, last)
         counts = np.zeros(len(instances), dtype=np.int64)
-        count_groups(leaf.groups, leaf.slices, held.first, held.held_by, counts)
+        count_groups(held.rows_of(leaf), counts)
         check_rows(query, counts[complete], limits.max_rows)
         yield from windows_with_groups(query, terms, parts, leaf, held, counts, complete)
         return
@@ -235,41 +214,47 @@ def combine_windows(
     shown = whole[is_complete(query.window, whole, leaf, unknown)]
     for begin, end in due.skipped if due is not None else ():
         shown = shown[(shown < begin) | (end <= shown)]
-    held = Held.among(shown, first, last)
+    held = HeldSlices.among(shown, first, last)
     for begin, end in pieces_of(held.counts(np.ones(len(first), dtype=np.int64)) + 1):
-        own = held.between(begin, end)
-        rows, slots = np.repeat(leaf.order, own.held_by[leaf.slices]), concat_ranges(own.first, own.held_by)
-        states = combined_states(parts, terms, rows, slots, end - begin)
+        piece = held.between(begin, end)
+        rows, slots = np.repeat(leaf.order, piece.held_by[leaf.slices]), concat_ranges(piece.first, piece.held_by)
+        states = combine_states(parts, terms, rows, slots, end - begin)
         yield Windows(shown[begin:end], left_out if begin == 0 else 0, np.arange(end - begin), {}, states)
 
 
 def windows_with_groups(
-    query: Query, terms: Terms, parts: Sequence[Part], leaf: LeafRows, held: Held, counts: Integers, complete: Mask
+    query: Query,
+    terms: Terms,
+    parts: Sequence[Part],
+    leaf: LeafRows,
+    held: HeldSlices,
+    counts: Integers,
+    complete: Mask,
 ) -> Iterator[Windows]:
     """Piece by piece; `counts` are the groups in each window."""
     has_totals = len(parts) == 1 and isinstance(parts[0].leaf.states, IntegerTotals)
     entries = counts if has_totals else held.counts(np.bincount(leaf.slices, minlength=len(held.first)))
     for begin, end in pieces_of(entries):
-        own, slots = held.between(begin, end), counts[begin:end]
-        groups, states = grouped_windows(parts, terms, leaf, own.first, own.held_by, slots)
+        piece, slots = held.between(begin, end), counts[begin:end]
+        groups, states = combine_groups(parts, terms, leaf, piece.rows_of(leaf), slots)
         values = {
             tree: take_column(leaf.values[term], groups)
             for tree, term in zip(query.group_by, terms.groups, strict=True)
         }
         places = np.repeat(np.arange(end - begin), slots)
-        windows = Windows(own.instances, 0, places, values, states)
+        windows = Windows(piece.instances, 0, places, values, states)
         yield windows if complete[begin:end].all() else only(windows, complete[begin:end])
 
 
 def check_rows(query: Query, counts: Integers, max_rows: int) -> None:
     """Raise before any work is done, if windows with these counts of groups are sure to give too many rows."""
-    most = counts if query.limit is None else np.minimum(counts, query.limit)
-    if query.having is None and most.sum() > max_rows:
+    shown = counts if query.limit is None else np.minimum(counts, query.limit)
+    if query.having is None and shown.sum() > max_rows:
         raise TooManyRowsError(max_rows)
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class HeldSlices:
     """The windows that hold each slice: `held_by` of them from `first` on, by their places among `instances`."""
 
     instances: Integers
@@ -277,18 +262,21 @@ class Held:
     held_by: Integers
 
     @staticmethod
-    def among(instances: Integers, first: Integers, last: Integers) -> Held:
+    def among(instances: Integers, first: Integers, last: Integers) -> HeldSlices:
         """Slices by the numbers of their first and last window."""
         places = np.searchsorted(instances, first)
-        return Held(instances, places, np.maximum(np.searchsorted(instances, last + 1) - places, 0))
+        return HeldSlices(instances, places, np.maximum(np.searchsorted(instances, last + 1) - places, 0))
 
-    def between(self, begin: int, end: int) -> Held:
+    def between(self, begin: int, end: int) -> HeldSlices:
         """Some of the windows only."""
         if (begin, end) == (0, len(self.instances)):
             return self
         first = np.clip(self.first, begin, end)
         behind = np.clip(self.first + self.held_by, begin, end)
-        return Held(self.instances[begin:end], first - begin, behind - first)
+        return HeldSlices(self.instances[begin:end], first - begin, behind - first)
+
+    def rows_of(self, leaf: LeafRows) -> HeldRows:
+        return HeldRows(leaf.groups, leaf.slices, self.first, self.held_by)
 
     def counts(self, rows: Integers) -> Integers:
         """Return the rows in each window, given the rows in each slice."""
@@ -305,62 +293,6 @@ def pieces_of(entries: Integers) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def instances_between(first: Integers, last: Integers, max_count: int) -> Integers:
-    """The numbers from the first to the last one of each slice, each once, in order."""
-    some = np.flatnonzero(first <= last)
-    if not len(some):
-        return np.zeros(0, dtype=np.int64)
-    some = some[np.argsort(first[some], kind="stable")]
-    begins, reached = first[some], np.maximum.accumulate(last[some])
-    is_apart = begins[1:] > reached[:-1] + 1
-    begins, ends = begins[np.append(True, is_apart)], np.append(reached[:-1][is_apart], reached[-1])
-    counts = ends - begins + 1
-    if counts.sum() > max_count:
-        raise TooManyRowsError(max_count)
-    return concat_ranges(begins, counts)
-
-
-class Unknown(NamedTuple):
-    """Times that were not counted for a query, and slices with the boundaries of others."""
-
-    missed: Sequence[Interval] = ()
-    foreign: Sequence[Foreign] = ()
-
-
-def is_complete(window: AnyWindow, instances: Integers, leaf: LeafRows, unknown: Unknown) -> Mask:
-    """Whether no slice crosses the bounds of an instance, and no span that was missed meets it."""
-    starts_us, ends_us = bounds_of(window, instances)
-    by_start = np.argsort(leaf.starts_us)
-    slice_starts_us, reached_us = leaf.starts_us[by_start], np.maximum.accumulate(leaf.ends_us[by_start])
-
-    def is_crossed(times_us: Integers) -> Mask:
-        before = np.searchsorted(slice_starts_us, times_us, side="left")
-        crossed: Mask = (before > 0) & (reached_us[np.maximum(before, 1) - 1] > times_us)
-        return crossed
-
-    found: Mask = ~(is_crossed(starts_us) | is_crossed(ends_us)) & is_known(window, instances, unknown)
-    return found
-
-
-def is_known(window: AnyWindow, instances: Integers, unknown: Unknown) -> Mask:
-    """Whether no span that was missed meets an instance, and its bounds cut no foreign slice."""
-    starts_us, ends_us = bounds_of(window, instances)
-    found = np.ones(len(instances), dtype=np.bool_)
-    for span in unknown.missed:
-        found &= (ends_us <= span.start_us) | (span.end_us <= starts_us)
-    for each in unknown.foreign:
-        found &= ~(is_cut(each, starts_us) | is_cut(each, ends_us))
-    return found
-
-
-def is_cut(foreign: Foreign, times_us: Integers) -> Mask:
-    """Whether a time lies inside the span, but at no boundary."""
-    inside: Mask = (foreign.span.start_us < times_us) & (times_us < foreign.span.end_us)
-    for part in foreign.boundaries:
-        inside &= ~np.isin(times_us % part.period_us, part.residues_us)
-    return inside
-
-
 def only(windows: Windows, chosen: Mask) -> Windows:
     """Some of the windows."""
     rows = np.flatnonzero(chosen[windows.places])
@@ -373,43 +305,33 @@ def only(windows: Windows, chosen: Mask) -> Windows:
     )
 
 
-def grouped_windows(
-    parts: Sequence[Part],
-    terms: Terms,
-    leaf: LeafRows,
-    first_window: Integers,
-    held_by: Integers,
-    counts: Integers,
+def combine_groups(
+    parts: Sequence[Part], terms: Terms, leaf: LeafRows, held: HeldRows, counts: Integers
 ) -> tuple[Integers, Mapping[Partial, Columns]]:
     """Of each slot, window by window, its group and its partials; `counts` are the slots of each window."""
     states = parts[0].leaf.states
     needed = tuple(needed_partials(terms))
     if needed and len(parts) == 1 and isinstance(states, IntegerTotals):
-        groups, totals = window_totals(leaf, first_window, held_by, counts, leaf.numbers(states, needed))
+        groups, totals = window_totals(held, counts, leaf.numbers(states, needed))
         return groups, IntegerTotals(dict(zip(needed, totals, strict=True)), states.bound)
-    slots, groups = group_slots(leaf, first_window, held_by, counts)
-    rows = np.repeat(leaf.order, held_by[leaf.slices])
-    return groups, combined_states(parts, terms, rows, slots, len(groups))
+    slots, groups = group_slots(held, counts)
+    rows = np.repeat(leaf.order, held.held_by[leaf.slices])
+    return groups, combine_states(parts, terms, rows, slots, len(groups))
 
 
-def window_totals(
-    leaf: LeafRows, first_window: Integers, held_by: Integers, counts: Integers, numbers: Integers
-) -> tuple[Integers, Integers]:
+def window_totals(held: HeldRows, counts: Integers, numbers: Integers) -> tuple[Integers, Integers]:
     """The group of each slot, and the numbers of rows added up there."""
     slots = counts.sum()
     groups, totals = np.empty(slots, dtype=np.int64), np.zeros((len(numbers), slots), dtype=np.int64)
-    begins = np.cumsum(counts) - counts
-    add_to_windows(leaf.groups, leaf.slices, first_window, held_by, begins, numbers, groups, totals)
+    add_to_windows(held, np.cumsum(counts) - counts, numbers, groups, totals)
     return groups, totals
 
 
-def group_slots(
-    leaf: LeafRows, first_window: Integers, held_by: Integers, counts: Integers
-) -> tuple[Integers, Integers]:
+def group_slots(held: HeldRows, counts: Integers) -> tuple[Integers, Integers]:
     """The slots of each row, one for each window that holds it; the slots' groups."""
-    slots, groups = np.empty(held_by[leaf.slices].sum(), dtype=np.int64), np.empty(counts.sum(), dtype=np.int64)
-    begins = np.cumsum(counts) - counts
-    find_window_slots(leaf.groups, leaf.slices, first_window, held_by, begins, slots, groups)
+    groups = np.empty(counts.sum(), dtype=np.int64)
+    slots = np.empty(held.held_by[held.slices].sum(), dtype=np.int64)
+    find_window_slots(held, np.cumsum(counts) - counts, slots, groups)
     return slots, groups
 
 
@@ -418,7 +340,7 @@ def needed_partials(terms: Terms) -> Mapping[Partial, None]:
     return dict.fromkeys(partial for partials in terms.partials.values() for partial in partials)
 
 
-def combined_states(
+def combine_states(
     parts: Sequence[Part], terms: Terms, rows: Integers, slots: Integers, count: int
 ) -> Mapping[Partial, Columns]:
     """The partials of each slot, to which the `rows` go, numbered through all parts."""
@@ -427,45 +349,21 @@ def combined_states(
     begin = 0
     for part in parts:
         chosen = slice(None) if len(parts) == 1 else (rows >= begin) & (rows < begin + part.leaf.rows)
-        own = rows[chosen] - begin
+        leaf_rows = rows[chosen] - begin
         for partial in needed.keys() & part.partials:
-            state = tuple(take_column(column, own) for column in part.leaf.states[partial])
+            state = tuple(take_column(column, leaf_rows) for column in part.leaf.states[partial])
             spread[partial].append((slots[chosen], state))
         begin += part.leaf.rows
-    return {partial: combined_state(partial, found, count) for partial, found in spread.items()}
+    return {partial: combine_leaves(partial, leaves, count) for partial, leaves in spread.items()}
 
 
-def combined_state(partial: Partial, found: Sequence[tuple[Integers, Columns]], count: int) -> Columns:
-    """From several leaves, of one plan or of several."""
-    slots, state = found[0]
-    if len(found) > 1:
-        slots = np.concatenate([own for own, _ in found])
-        state = tuple(pa.concat_arrays(columns) for columns in zip(*(each for _, each in found), strict=True))
+def combine_leaves(partial: Partial, leaves: Sequence[tuple[Integers, Columns]], count: int) -> Columns:
+    """Combine the slots and states of several leaves, of one plan or of several."""
+    slots, state = leaves[0]
+    if len(leaves) > 1:
+        slots = np.concatenate([slots for slots, _ in leaves])
+        state = tuple(pa.concat_arrays(columns) for columns in zip(*(state for _, state in leaves), strict=True))
     return state_of(partial).combine(slots, count, state)
-
-
-def concat_ranges(first: Integers, counts: Integers) -> Integers:
-    """Concatenate ranges: as many numbers as `counts` says, from each number in `first` on."""
-    numbers: Integers = np.repeat(first - np.cumsum(counts) + counts, counts)
-    return numbers + np.arange(len(numbers))
-
-
-def fill_empty(present: Integers, limits: Limits, before: int | None = None) -> tuple[Integers, int]:
-    """With the empty instances between those that have rows, up to a number of them in a row; and how many more.
-
-    The instance `before` them had rows too.
-    """
-    if before is not None and len(present):
-        whole, left_out = fill_empty(np.concatenate([[before], present]), limits)
-        return whole[1:], left_out
-    gaps = np.diff(present) - 1
-    if not gaps.any():
-        return present, 0
-    shown = np.minimum(gaps, limits.max_empty)
-    if len(present) + shown.sum() > limits.max_rows:
-        raise TooManyRowsError(limits.max_rows)
-    empty = concat_ranges(present[:-1] + 1, shown)
-    return np.sort(np.concatenate([present, empty])), int((gaps - shown).sum())
 
 
 # Partials to results
