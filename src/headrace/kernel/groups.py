@@ -79,8 +79,8 @@ def encode(values: pa.Array) -> Encoded:
 def encode_dense(values: pa.Array, lowest: int, size: int) -> Encoded:
     """Whole numbers close to each other, by an array of all: several times faster than by a hash table."""
     whole = raw(values)
-    found = find_slots(whole - lowest, size)
-    return Encoded(found.of_row.astype(np.int32), build_column(whole[found.first_rows], pa.int64()))
+    slots = find_slots(whole - lowest, size)
+    return Encoded(slots.of_row.astype(np.int32), build_column(whole[slots.first_rows], pa.int64()))
 
 
 def number_groups(columns: Mapping[Expression, Encoded], rows: int) -> Groups:
@@ -92,10 +92,10 @@ def number_groups(columns: Mapping[Expression, Encoded], rows: int) -> Groups:
         nulls = pa.nulls(1, only.dictionary.type)
         return Groups(GroupTable(only.size, {tree: pa.concat_arrays([only.dictionary, nulls])}), only.codes)
     keys = Keys(rows)
-    for each in columns.values():
-        keys.extend(each.codes, each.size)
+    for encoded in columns.values():
+        keys.extend(encoded.codes, encoded.size)
     slots = keys.slots()
-    table = GroupTable(slots.count, {tree: each.values(slots.first_rows) for tree, each in columns.items()})
+    table = GroupTable(slots.count, {tree: encoded.values(slots.first_rows) for tree, encoded in columns.items()})
     return Groups(table, slots.of_row.astype(np.int32))
 
 
@@ -135,6 +135,6 @@ def united_tables(first: GroupTable, others: tuple[GroupTable, ...]) -> United:
     columns = {tree: pa.concat_arrays([table.columns[tree] for table in tables]) for tree in first.columns}
     ends = np.cumsum([table.size for table in tables])
     whole = encode_columns(columns, int(ends[-1]))
-    found = United(whole.table, np.split(whole.codes, ends[:-1]))
-    KNOWN_UNIONS[first] = others, found
-    return found
+    united = United(whole.table, np.split(whole.codes, ends[:-1]))
+    KNOWN_UNIONS[first] = others, united
+    return united

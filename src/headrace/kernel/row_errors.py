@@ -35,7 +35,7 @@ class RowErrors:
         self.stores = {name: any(map(is_stored, query.aggregates())) for name, query in queries.items()}
 
     def count(self, evaluation: Evaluation, times_us: Integers, closed_us: int | None = None) -> Mapping[str, int]:
-        """Of each query for which something failed, on rows that lie in a window not yet closed."""
+        """Count by query, where something failed, on rows that lie in a window not yet closed."""
         failing = {tree for tree in self.expressions if has_failed(tree, evaluation)}
         concerned = [name for name, trees in self.looked_at.items() if failing & trees or self.stores[name]]
         return {name: row_errors(self.queries[name], evaluation, times_us, closed_us) for name in concerned}
@@ -82,11 +82,11 @@ def calls_of(query: Query) -> Iterator[Expression]:
 
 def expressions_of(query: Query) -> Iterator[Expression]:
     """What is evaluated for the query in any case. Comparing a value with constants never fails."""
-    renamed, asked = plan_terms(query), demand(query)
+    renamed, needed = plan_terms(query), demand(query)
     yield from (renamed(key.expression) for join in query.joins for key in join.keys)
-    yield from (dimension.expression for dimension in asked.predicate.dimensions)
-    yield from asked.groups
-    for partial in asked.partials:
+    yield from (dimension.expression for dimension in needed.predicate.dimensions)
+    yield from needed.groups
+    for partial in needed.partials:
         yield from partial.arguments
         yield from () if partial.filter is None else (partial.filter,)
 

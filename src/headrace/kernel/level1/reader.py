@@ -44,27 +44,21 @@ class ReadResult:
     errors: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class Reader:
     """Reads batches for the same queries and plan."""
 
-    def __init__(
-        self,
-        data: Data,
-        queries: Mapping[str, Query],
-        plan: Plan,
-        budget_bytes: int = BUDGET_BYTES,
-        threads: int = 1,
-        closed_us: int | None = None,
-    ) -> None:
-        self.data = data
-        self.queries = queries
-        self.plan = plan
-        self.budget_bytes = budget_bytes
-        self.threads = threads
-        self.closed_us = closed_us
-        self.joiner = Joiner(data, queries.values())
-        self.errors = RowErrors(queries)
-        self.finest = finest_dimensions([plan.nodes[place].node for place in plan.children(STREAM)])
+    data: Data
+    queries: Mapping[str, Query]
+    plan: Plan
+    budget_bytes: int = BUDGET_BYTES
+    threads: int = 1
+    closed_us: int | None = None
+
+    def __post_init__(self) -> None:
+        self.joiner = Joiner(self.data, self.queries.values())
+        self.errors = RowErrors(self.queries)
+        self.finest = finest_dimensions([self.plan.nodes[place].node for place in self.plan.children(STREAM)])
 
     def take_batch(self, run: ReadResult, rows: pa.Table) -> None:
         stream = self.data.stream
@@ -83,8 +77,8 @@ class Reader:
         """The partials of the rows in pieces; what failed on them is counted."""
         pieces = cut(rows, self.threads)
         for folded in in_order([partial(self.fold_in_memory, piece) for piece in pieces], self.threads):
-            for found, errors in folded:
-                yield found
+            for partials, errors in folded:
+                yield partials
                 for name, failed in errors.items():
                     run.errors[name] = run.errors.get(name, 0) + failed
 
@@ -106,8 +100,8 @@ class Reader:
         return fold_chunk(self.plan, source), self.errors.count(evaluation, times_us, self.closed_us)
 
     def table_codes(self, positions: Mapping[str, Positions], dimension: Dimension) -> Codes | None:
-        found = self.joiner.table_codes(dimension)
-        return None if found is None else codes_by_table(found[1], positions[found[0]])
+        table = self.joiner.table_codes(dimension)
+        return None if table is None else codes_by_table(table[1], positions[table[0]])
 
 
 def cut(rows: pa.Table, threads: int) -> list[pa.Table]:
@@ -118,5 +112,5 @@ def cut(rows: pa.Table, threads: int) -> list[pa.Table]:
 
 
 def span_of(times: pa.ChunkedArray) -> Interval | None:
-    lowest, highest = (each.cast(pa.int64()).as_py() for each in pc.min_max(times).values())
+    lowest, highest = (bound.cast(pa.int64()).as_py() for bound in pc.min_max(times).values())
     return None if lowest is None else Interval(lowest, highest + 1)

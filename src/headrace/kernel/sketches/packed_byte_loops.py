@@ -14,10 +14,10 @@ from headrace.model.arrays import Doubles
 
 @compiled
 def number(data: Bytes, at: int, size: int) -> int:
-    found = np.uint64(0)
+    word = np.uint64(0)
     for place in range(size):
-        found |= np.uint64(data[at + place]) << np.uint64(8 * place)
-    return int(np.int64(found))
+        word |= np.uint64(data[at + place]) << np.uint64(8 * place)
+    return int(np.int64(word))
 
 
 @compiled
@@ -66,12 +66,12 @@ def put_short(out: Bytes, at: int, value: int) -> int:
 @compiled
 def short(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """A number and where it ends; -1 if there is none, or in more bytes than it needs."""
-    found = 0
+    value = 0
     for place in range(8):
         if at + place >= end:
             break
         byte = int(data[at + place])
-        found |= (byte & 127) << (7 * place)
+        value |= (byte & 127) << (7 * place)
         if byte < 128:
-            return (found if byte > 0 or place == 0 else -1), at + place + 1
+            return (value if byte > 0 or place == 0 else -1), at + place + 1
     return -1, at
