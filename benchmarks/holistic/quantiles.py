@@ -19,7 +19,7 @@ from benchmarks.sketches import gk
 from headrace.datasets.random_values import generator
 from headrace.kernel.sketches import buckets, kll
 from headrace.kernel.states.columns import Columns, Slots
-from headrace.kernel.states.sketches import Summary
+from headrace.kernel.states.sketches import ColumnSketch
 
 Doubles = NDArray[np.float64]
 ROOMS: Mapping[str, int] = {"small": 64, "medium": 128, "large": 256}
@@ -28,7 +28,7 @@ TINY = "tiny"
 """A scratchpad of one row, for lite alone: 3 values to a flush."""
 ROW_BYTES = 24
 VARIANTS = (gk.LITE, gk.MEDIUM, gk.HEAVY)
-SKETCHES: Mapping[str, Summary] = {"kll": kll.Kll(), "buckets": buckets.Buckets()}
+SKETCHES: Mapping[str, ColumnSketch] = {"kll": kll.Kll(), "buckets": buckets.Buckets()}
 MERGES = 1_000
 STATE_ROWS = 200
 FRACTIONS = np.arange(1, 100) / 100
@@ -63,7 +63,7 @@ def low_level(traffic: Traffic, values: pa.Array, variant: str, room: int) -> Lo
     )
 
 
-def lift_batch(traffic: Traffic, values: pa.Array, sketch: Summary, batch: slice) -> Columns:
+def lift_batch(traffic: Traffic, values: pa.Array, sketch: ColumnSketch, batch: slice) -> Columns:
     return sketch.lift(traffic.groups[batch], traffic.group_count, values[batch])
 
 
@@ -116,7 +116,7 @@ def value_lists(rows: int, seed: int) -> Mapping[str, Doubles]:
     }
 
 
-def merge_all(sketch: Summary, values: Doubles) -> pa.Array:
+def merge_all(sketch: ColumnSketch, values: Doubles) -> pa.Array:
     slots = np.arange(len(values)) // STATE_ROWS
     (states,) = sketch.lift(slots, len(values) // STATE_ROWS, pa.array(values))
     held, both = states[:1], np.zeros(2, np.int64)

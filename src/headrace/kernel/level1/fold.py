@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, tzinfo
 from functools import partial
 from typing import NamedTuple
@@ -47,9 +48,8 @@ def fold_all(node: Node, source: NodeSource, compressed: frozenset[Partial] = fr
 
     For the partials in `compressed` equal rows are put together before they are folded.
     """
-    placed = place_rows(node, source)
-    states = fold_states(ordered_partials(node), source, placed.slots, placed.count, compressed)
-    return NodePartials(node, placed.starts_us, placed.ends_us, placed.cells, placed.groups, states)
+    slots, rows = place_rows(node, source)
+    return replace(rows, states=fold_states(ordered_partials(node), source, slots, rows.rows, compressed))
 
 
 def fold_states(

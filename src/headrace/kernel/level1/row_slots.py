@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.kernel.combine import ordered_groups
+from headrace.kernel.combine import NodePartials, ordered_groups
 from headrace.kernel.groups import Groups, encode_columns
 from headrace.kernel.level1.cells import slice_codes, slices_within
 from headrace.kernel.level1.loops import slots_by_slice
@@ -16,21 +16,6 @@ from headrace.kernel.states.columns import readable
 from headrace.model.arrays import Integers
 from headrace.planner.lattice import Node
 from headrace.windows import Slices
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class SlottedRows:
-    """The slot of each row, and how many there are; of each slot its slice, cell and group.
-
-    The slots of rows may lie in memory of the source, which its next node takes.
-    """
-
-    slots: Integers
-    count: int
-    starts_us: Integers
-    ends_us: Integers
-    cells: Integers
-    groups: Groups
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -47,8 +32,12 @@ class Kinds:
         return len(self.cells)
 
 
-def place_rows(node: Node, source: NodeSource) -> SlottedRows:
-    """In one pass, by an array of slices and kinds, where these are few."""
+def place_rows(node: Node, source: NodeSource) -> tuple[Integers, NodePartials]:
+    """Return the slot of each row, and for each slot a row of the node, still without states.
+
+    It takes one pass, by an array of slices and kinds, where these are few. The slots of rows may lie in memory of the
+    source, which its next node takes.
+    """
     rows = len(source.times_us)
     slices = slices_within(node.boundaries, *source.span_us) if rows else None
     kinds = kinds_of(node, source)
@@ -59,31 +48,26 @@ def place_rows(node: Node, source: NodeSource) -> SlottedRows:
     codes = readable(kinds.of_row)
     count = slots_by_slice(readable(source.times_us), slices.starts_us, kind_rows, codes, kinds.count, slots, keys)
     of_slot = keys[:count] // kinds.count
-    return place_slots(slots, slices, of_slot, kinds, keys[:count] - of_slot * kinds.count)
+    return slots, rows_of_slots(node, slices, of_slot, kinds, keys[:count] - of_slot * kinds.count)
 
 
-def place_by_keys(node: Node, source: NodeSource, kinds: Kinds) -> SlottedRows:
-    """By a hash table, or where slices are many."""
+def place_by_keys(node: Node, source: NodeSource, kinds: Kinds) -> tuple[Integers, NodePartials]:
+    """The same by a hash table, or where slices are many."""
     slices, of_row = slice_codes(node.boundaries, source.times_us)
     codes = kinds.of_row if kinds.rows is None else np.take(kinds.of_row, kinds.rows)
     keys = Keys(len(of_row))
     keys.extend(of_row, len(slices.starts_us))
     keys.extend(codes, kinds.count)
     slots = keys.slots()
-    return place_slots(slots.of_row, slices, of_row[slots.first_rows], kinds, codes[slots.first_rows])
+    of_slot = of_row[slots.first_rows]
+    return slots.of_row, rows_of_slots(node, slices, of_slot, kinds, codes[slots.first_rows])
 
 
-def place_slots(
-    slots: Integers, slices: Slices, slice_of_slot: Codes | Integers, kinds: Kinds, kind_of_slot: Codes | Integers
-) -> SlottedRows:
-    return SlottedRows(
-        slots,
-        len(slice_of_slot),
-        slices.starts_us[slice_of_slot],
-        slices.ends_us[slice_of_slot],
-        kinds.cells[kind_of_slot],
-        kinds.groups.at(kind_of_slot),
-    )
+def rows_of_slots(
+    node: Node, slices: Slices, slice_of_slot: Codes | Integers, kinds: Kinds, kind_of_slot: Codes | Integers
+) -> NodePartials:
+    times = slices.starts_us[slice_of_slot], slices.ends_us[slice_of_slot]
+    return NodePartials(node, *times, kinds.cells[kind_of_slot], kinds.groups.at(kind_of_slot), {})
 
 
 def kinds_of(node: Node, source: NodeSource) -> Kinds:

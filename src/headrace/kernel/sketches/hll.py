@@ -72,7 +72,8 @@ class Hll:
 
     def lift(self, slots: Slots, count: int, values: pa.Array) -> Columns:
         coupons = coupons_of(values)
-        ordered, starts = values_by_slot(slots, count, coupons, readable(coupons != 0))
+        valid = None if coupons.all() else readable(coupons != 0)
+        ordered, starts = values_by_slot(slots, count, coupons, valid)
         output = self.allocate_output(np.diff(starts))
         fold_coupons(ordered, starts, self.lg_k, self.allocate_scratch(), output)
         return (pack_states(output.data, output.offsets),)

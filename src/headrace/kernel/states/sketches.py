@@ -28,7 +28,7 @@ from headrace.model.expressions import Aggregate
 from headrace.model.types import DataType
 
 
-class Summary(Protocol):
+class ColumnSketch(Protocol):
     """A sketch of values of one column."""
 
     def lift(self, slots: Slots, count: int, values: pa.Array, /) -> Columns: ...
@@ -40,7 +40,7 @@ class Summary(Protocol):
 class Sketch:
     """The states of a sketch of values as `convert` gives them. Stored bytes that are no state count as NULL."""
 
-    summary: Summary
+    summary: ColumnSketch
     check: Callable[[pa.Array], object]
     convert: Callable[[pa.Array], pa.Array] = lambda values: values
 
