@@ -89,7 +89,7 @@ def test_the_options_of_an_engine() -> None:
     assert [name for name in given if f"    {name}: " not in text] == []
 
 
-@pytest.mark.parametrize("documented", [headrace.aggregate, testing, testing.FakeClock], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("documented", [headrace.aggregate, testing, testing.FakeClock, testing.check_laws], ids=lambda each: each.__name__)
 def test_an_example_runs(documented: Any) -> None:
     found = examples(documented)
     assert found

@@ -48,10 +48,10 @@ def declare_aggregates(text: str, known: Mapping[str, Any]) -> tuple[DeclaredAgg
 
 
 @np.errstate(all="ignore")
-def check_laws(aggregate: DeclaredAggregate, seed: int = SEED) -> None:
-    """Try law by law, since the first that is broken explains most."""
+def check_laws(aggregate: DeclaredAggregate, seed: int = SEED, rounds: int = 1) -> None:
+    """Try law by law, since the first that is broken explains most. Each round draws cases from the next seed."""
     trial = Trial(aggregate)
-    cases = tuple(draw_cases(trial, Random(seed)))
+    cases = [case for number in range(rounds) for case in draw_cases(trial, Random(seed + number))]
     for law in LAWS:
         breaks = partial(find_violation, law, trial)
         broken = next((case for case in cases if breaks(case) is not None), None)

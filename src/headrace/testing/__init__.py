@@ -1,4 +1,4 @@
-"""Test queries, functions and aggregates without Spark: batches that arrive one by one, restarts, deaths, a clock.
+"""Test queries, functions and aggregates without Spark: batches that arrive one by one, restarts, deaths, a clock, laws.
 
 Example:
     >>> from headrace.testing import ABORT, STOP, assert_same_rows, play
@@ -12,6 +12,7 @@ Example:
 
 from headrace.engine.engine import LocalEngine, Options
 from headrace.engine.step.runner import InProcess
+from headrace.testing.laws import check_laws
 from headrace.testing.scripts import ABORT, STOP, FakeClock, Mark, play, write_batch
 from headrace.testing.tables import assert_same_rows, sort_rows
 
@@ -24,6 +25,7 @@ __all__ = [
     "Mark",
     "Options",
     "assert_same_rows",
+    "check_laws",
     "play",
     "sort_rows",
     "write_batch",
