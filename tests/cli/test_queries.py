@@ -68,7 +68,7 @@ def running(stepper: Stepper, monkeypatch: pytest.MonkeyPatch) -> Stepper:
     def step(_seconds: float) -> None:
         stepper.step(Input())
 
-    monkeypatch.setattr("headrace.cli.replies.pause", step)
+    monkeypatch.setattr("headrace.engine.registry.pause", step)
     return stepper
 
 

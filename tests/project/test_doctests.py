@@ -23,7 +23,7 @@ VOLUME = "SELECT Symbol, sum(Vol) AS volume FROM Trades [RANGE '30 s' SLIDE '10 
 INNER = {
     headrace.Run: set(
         "start once bounded loop record_failure check_streaming streaming_failed run_until_idle check_bounded "
-        "run_steps waits_for_edges close request check_live check_failed".split()
+        "run_steps waits_for_edges close request may_step check_live check_failed".split()
     ),
     LocalEngine: set(
         "release_state make_runner count_cores check_session start_streaming translate empty_table collect "
@@ -89,7 +89,11 @@ def test_the_options_of_an_engine() -> None:
     assert [name for name in given if f"    {name}: " not in text] == []
 
 
-@pytest.mark.parametrize("documented", [headrace.aggregate, testing, testing.FakeClock, testing.check_laws], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "documented",
+    [headrace.aggregate, testing, testing.FakeClock, testing.check_laws],
+    ids=lambda documented: documented.__name__,
+)
 def test_an_example_runs(documented: Any) -> None:
     found = examples(documented)
     assert found

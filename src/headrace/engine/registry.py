@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -30,6 +30,8 @@ from headrace.storage.disk import DamagedError, create_file, read_record, to_rec
 
 LOG = logging.getLogger(__name__)
 MAX_NAME = 64
+POLL_S = 0.02
+pause = time.sleep
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +237,22 @@ def answer_to(directory: Directory, id: str) -> dict[str, Any] | None:
     return answer
 
 
-def check_answer(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer; raise an error if the request was refused."""
-    if "refused" in answer:
-        raise UsageError(answer["code"], answer["message"], detail=answer.get("detail"), hint=answer.get("hint"))
-    return answer
+def wait_for_answer(
+    directory: Directory, id: str, wait_s: float, may_come: Callable[[], bool] = lambda: True
+) -> dict[str, Any] | None:
+    """Return the answer to a request, or None if none comes in time or may come any more. Raise a refusal as an error.
+
+    `may_come` is asked before each look, since the answer may be there when what would have written it has ended.
+    """
+    until = time.monotonic() + wait_s
+    while True:
+        is_last = not may_come() or time.monotonic() >= until
+        answer = answer_to(directory, id)
+        if answer is not None and "refused" in answer:
+            raise UsageError(answer["code"], answer["message"], detail=answer.get("detail"), hint=answer.get("hint"))
+        if answer is not None or is_last:
+            return answer
+        pause(POLL_S)
 
 
 def refusal(problem: HeadraceError) -> dict[str, Any]:

@@ -15,14 +15,13 @@ import pyarrow.parquet as pq
 from headrace.engine.chain import Chain
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.progress import Progress
-from headrace.engine.registry import answer_to, ask, check_answer
+from headrace.engine.registry import ask, wait_for_answer
 from headrace.engine.step.stepper import Input
 from headrace.model.arrow import from_rows
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.model.query_names import check_query_name
 
 ANSWER_S = 60.0
-POLL_S = 0.02
 EDGES_S = 0.1
 """Pause between looks at what edges sent, while the run waits for the end of their rows."""
 
@@ -410,22 +409,26 @@ class Run:
         """Leave a request where every process leaves it, and wait for the answer."""
         self.check_live()
         directory = self.chain.directory_of(name) if sql is None else self.chain.directory_for(sql, stream)
-        request = ask(directory, action, name, sql or "")
-        until = time.monotonic() + ANSWER_S
-        while time.monotonic() < until:
-            is_alive = self.thread is not None and self.thread.is_alive()
-            answer = answer_to(directory, request)
-            if answer is not None:
-                return check_answer(answer)
-            if not is_alive:
-                self.check_live()
-            time.sleep(POLL_S)
-        raise UsageError("no-answer", f"no step came within {ANSWER_S:.0f} s to {action} '{name}'")
+        answer = wait_for_answer(directory, ask(directory, action, name, sql or ""), ANSWER_S, self.may_step)
+        if answer is None:
+            self.check_live()
+            raise UsageError("no-answer", f"no step came within {ANSWER_S:.0f} s to {action} '{name}'")
+        return answer
+
+    def may_step(self) -> bool:
+        """Return whether another step may come, from a thread of the run or from the caller."""
+        is_alive = self.thread is not None and self.thread.is_alive()
+        return is_alive or (self.problem is None and not self.has_ended)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run has stopped, or has processed all its input."""
+        return self.is_done or self.stopping.is_set() or not self.is_open
 
     def check_live(self) -> None:
         """Raise an error if no step will come: the run has failed, has stopped, or has processed all its input."""
         self.check_failed()
-        if self.is_done or self.stopping.is_set() or not self.is_open:
+        if self.has_ended:
             raise UsageError("run-stopped", "the run has stopped", hint="engine.start() begins another one")
 
     def check_failed(self) -> None:

@@ -1,4 +1,4 @@
-"""Test queries, functions and aggregates without Spark: batches that arrive one by one, restarts, deaths, a clock, laws.
+"""Test queries, functions and aggregates without Spark: batches one by one, restarts, deaths, a clock, the laws.
 
 Example:
     >>> from headrace.testing import ABORT, STOP, assert_same_rows, play

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import rich_click as click
 from rich import box
@@ -16,10 +17,9 @@ from rich.text import Text
 from headrace.cli.job_file import Job, read_job
 from headrace.cli.jobs import load_catalog, load_script
 from headrace.cli.live import LEFT_OUT, print_wide
-from headrace.cli.replies import describe_answer, open_state, wait_for_answer
 from headrace.engine.chain import beginning_of
 from headrace.engine.edge_inbox import holding_back
-from headrace.engine.registry import ask, read_registry, requests
+from headrace.engine.registry import ask, read_registry, requests, wait_for_answer
 from headrace.engine.step.completeness import outlook
 from headrace.inputs.text_file import STANDARD_INPUT, read_text
 from headrace.model.derived_streams import place_of
@@ -194,10 +194,31 @@ def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
     whole, query = parse_next(sql, catalog, known)
     stream, place = whole.stream(query.stream), place_of(query, whole)
     if stream is None or stream.derived is None or (job.state / place / "format.json").exists():
-        return open_state(job, place)
+        return open_directory(job.state / place)
     upstream = held[stream.name]
     beginning = beginning_of(stream, upstream.last_commit())
     return prepare(job.state / place, format_stream(stream), upstream.reducers, beginning)
+
+
+def describe_answer(done: str, answer: Mapping[str, Any] | None, directory: Directory, wait_s: float) -> str:
+    """Return a sentence on what became of a request; `done` says what it is if it was granted."""
+    if answer is None:
+        return (
+            f"no engine answered within {wait_s:g} s: the request stays in {directory.root / 'inbox'} "
+            "and is taken with the first step when the job runs"
+        )
+    sentence = f"{done} in step {answer['step']}, version {answer['version']} of the registry"
+    if "quarantine" in answer:
+        sentence += f"; it is in quarantine: {answer['quarantine']}"
+    if "start_us" in answer:
+        start, end = (format_timestamp(answer[bound]) for bound in ("start_us", "end_us"))
+        sentence += f"; its first complete window is {start} to {end}"
+    if answer.get("left_out_count"):
+        count = answer["left_out_count"]
+        _, last_us = answer["left_out"][-1]
+        until = f"up to {format_timestamp(last_us)}" if count == len(answer["left_out"]) else "behind it"
+        sentence += f"; {count:,} windows {until} are left out, since slices kept for others can't answer them"
+    return sentence
 
 
 DONE = {"add": "added", "drop": "dropped", "replace": "replaced", "resume": "resumed"}
