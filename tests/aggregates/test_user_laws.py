@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.aggregates.class_checks import declare
-from headrace.aggregates.law_cases import draw_cases, shrink_case
-from headrace.aggregates.law_rows import Case
+from headrace.aggregates.law_cases import Case, draw_cases, shrink_case
 from headrace.aggregates.law_trials import Trial, Violation, is_equal
 from headrace.aggregates.laws import LAWS, find_violation, user_aggregate
 from headrace.aggregates.user import UserAggregate

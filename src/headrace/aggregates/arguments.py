@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.expressions.functions import Arguments, Rule, numeric
+from typing import NamedTuple
+
+from headrace.expressions.functions import Arguments, Rule, check_count, numeric
 from headrace.model.expressions import Expression, Literal
 from headrace.model.types import BINARY, DOUBLE, NULL, DataType
 
@@ -30,10 +32,31 @@ def check_constant(argument: Expression, what: str, low: float, high: float, *, 
         raise ValueError(f"needs {what} as a {'whole number' if whole else 'constant'} from {low:g} to {high:g}")
 
 
-def check_not_stored(argument: Expression, precision: Arguments, what: str) -> None:
-    """Refuse a precision over stored sketches."""
-    if precision and argument.type == BINARY:
-        raise ValueError(f"takes no {what} here: stored sketches have one already")
+class Parameter(NamedTuple):
+    """A constant behind the argument: what it is, and its bounds. One that may be left out is a precision, which
+    stored sketches have already.
+    """
+
+    what: str
+    low: float
+    high: float
+    whole: bool = False
+    is_precision: bool = False
+
+
+def with_parameters(rule: Rule, *parameters: Parameter) -> Rule:
+    """Return a rule that checks one argument as `rule` does, and the parameters behind it."""
+    least = 1 + sum(not parameter.is_precision for parameter in parameters)
+
+    def check(arguments: Arguments) -> DataType:
+        check_count(arguments, least, 1 + len(parameters))
+        for argument, parameter in zip(arguments[1:], parameters, strict=False):
+            if parameter.is_precision and arguments[0].type == BINARY:
+                raise ValueError(f"takes no {parameter.what} here: stored sketches have one already")
+            check_constant(argument, f"the {parameter.what}", parameter.low, parameter.high, whole=parameter.whole)
+        return rule(arguments[:1])
+
+    return check
 
 
 def binary_result(rule: Rule) -> Rule:

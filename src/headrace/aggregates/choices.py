@@ -1,4 +1,4 @@
-"""The x of the row with the least or greatest y, and whether all or any conditions are true."""
+"""The least and the greatest value, the x of the row with the least or greatest y, whether all or any rows are true."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from headrace.aggregates.specification import PartialKind, Specification
 from headrace.expressions.functions import Arguments, check_count
 from headrace.model.types import BOOLEAN, NULL, DataType
 
-LEAST_BY = PartialKind("least_by", fold=20, combine=20, state_bytes=17)
-GREATEST_BY = PartialKind("greatest_by", fold=20, combine=20, state_bytes=17)
+MIN = PartialKind("min", fold=1, combine=1, state_bytes=8)
+MAX = PartialKind("max", fold=1, combine=1, state_bytes=8)
+MIN_BY = PartialKind("least_by", fold=20, combine=20, state_bytes=17)
+MAX_BY = PartialKind("greatest_by", fold=20, combine=20, state_bytes=17)
 ALL = PartialKind("all", fold=1, combine=1, state_bytes=1)
 ANY = PartialKind("any", fold=1, combine=1, state_bytes=1)
+
+
+def extreme_type(arguments: Arguments) -> DataType:
+    check_count(arguments, 1, 1)
+    return comparable_type(arguments[0])
 
 
 def choice_type(arguments: Arguments) -> DataType:
@@ -28,8 +35,10 @@ def condition_type(arguments: Arguments) -> DataType:
 
 
 AGGREGATES = (
-    Specification("min_by", choice_type, (LEAST_BY,), takes_distinct=False),
-    Specification("max_by", choice_type, (GREATEST_BY,), takes_distinct=False),
+    Specification("min", extreme_type, (MIN,)),
+    Specification("max", extreme_type, (MAX,)),
+    Specification("min_by", choice_type, (MIN_BY,), takes_distinct=False),
+    Specification("max_by", choice_type, (MAX_BY,), takes_distinct=False),
     Specification("bool_and", condition_type, (ALL,), synonyms=("every",)),
     Specification("bool_or", condition_type, (ANY,)),
 )

@@ -53,7 +53,7 @@ class AggregateDeclaration:
 
 def parse_declarations(text: str) -> tuple[AggregateDeclaration, ...]:
     """Return the aggregates of a text in its order, with their extractors. A semicolon may close a declaration."""
-    reader = Reader(text)
+    reader = DeclarationReader(text)
     declarations: dict[str, AggregateDeclaration] = {}
     while not reader.at_end:
         returns = reader.type()
@@ -72,7 +72,7 @@ def parse_declarations(text: str) -> tuple[AggregateDeclaration, ...]:
     return tuple(declarations.values())
 
 
-def aggregate_declaration(reader: Reader, returns: DataType) -> AggregateDeclaration:
+def aggregate_declaration(reader: DeclarationReader, returns: DataType) -> AggregateDeclaration:
     reader.scratchpad()
     levels: tuple[str | None, str | None] = (None, None)
     if reader.accept("["):
@@ -93,7 +93,7 @@ def aggregate_declaration(reader: Reader, returns: DataType) -> AggregateDeclara
     return AggregateDeclaration(name, returns, arguments, *levels)
 
 
-def add_extractor(reader: Reader, returns: DataType, declarations: dict[str, AggregateDeclaration]) -> None:
+def add_extractor(reader: DeclarationReader, returns: DataType, declarations: dict[str, AggregateDeclaration]) -> None:
     first = reader.name("the extractor's name")
     spot = reader.spot()
     owner = reader.name("an aggregate's name")
@@ -113,7 +113,7 @@ def add_extractor(reader: Reader, returns: DataType, declarations: dict[str, Agg
     declarations[owner.lower()] = replace(aggregate, extractors=(*aggregate.extractors, extractor))
 
 
-class Reader:
+class DeclarationReader:
     """A reader of tokens; an expectation that fails is a QueryError at its spot."""
 
     def __init__(self, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aggregates.arguments import binary_result, check_constant, check_not_stored, comparable_type
+from headrace.aggregates.arguments import Parameter, binary_result, comparable_type, with_parameters
 from headrace.aggregates.specification import ItemTraits, PartialKind, Specification
 from headrace.expressions.functions import Arguments, check_count
 from headrace.model.types import BIGINT, BINARY, DataType
@@ -28,7 +28,7 @@ DISTINCT = PartialKind(
 """The size is the number of hashes that are kept before 2 ** 12 registers, or as many times more, take their place."""
 DEFAULT_DEVIATION = 1.04 / 2**6
 """The relative standard deviation of a sketch of the default size; it falls with the square root of the size."""
-MIN_DEVIATION, MAX_DEVIATION = 0.001, 0.39
+DEVIATION = Parameter("relative standard deviation", 0.001, 0.39, is_precision=True)
 """What an HLL sketch of 2 MB can do, and the most that Spark takes."""
 
 
@@ -40,14 +40,6 @@ def count_type(arguments: Arguments) -> DataType:
     return BIGINT
 
 
-def approx_count_type(arguments: Arguments) -> DataType:
-    check_count(arguments, 1, 2)
-    check_not_stored(arguments[0], arguments[1:], "relative standard deviation")
-    for deviation in arguments[1:]:
-        check_constant(deviation, "the relative standard deviation", MIN_DEVIATION, MAX_DEVIATION)
-    return count_type(arguments[:1])
-
-
 def size_for_deviation(deviation: float = 1.0) -> float:
     return DISTINCT.default_size * (DEFAULT_DEVIATION / deviation) ** 2
 
@@ -55,7 +47,7 @@ def size_for_deviation(deviation: float = 1.0) -> float:
 AGGREGATES = (
     Specification(
         "approx_count_distinct",
-        approx_count_type,
+        with_parameters(count_type, DEVIATION),
         (DISTINCT,),
         synonyms=("approx_distinct",),
         first_parameter=1,

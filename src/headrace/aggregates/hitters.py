@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.aggregates.arguments import check_constant, comparable_type
+from headrace.aggregates.arguments import Parameter, check_constant, comparable_type, with_parameters
 from headrace.aggregates.specification import FoldChoice, FoldCost, ItemTraits, PartialKind, Specification
 from headrace.expressions.functions import Arguments, check_count
-from headrace.model.expressions import Expression
 from headrace.model.types import BIGINT, NULL, DataType, array, struct
 
 COUNTERS = PartialKind(
@@ -24,8 +23,10 @@ MAX_ITEMS = 1_000
 MIN_PHI = 1 / MAX_ITEMS
 
 
-def items_type(argument: Expression) -> DataType:
-    return array(struct(item=comparable_type(argument), lower=BIGINT, upper=BIGINT))
+def items_type(arguments: Arguments) -> DataType:
+    """Take the item, and return a list of items with bounds of their counts."""
+    check_count(arguments, 1, 1)
+    return array(struct(item=comparable_type(arguments[0]), lower=BIGINT, upper=BIGINT))
 
 
 def heavy_hitters_type(arguments: Arguments) -> DataType:
@@ -34,13 +35,7 @@ def heavy_hitters_type(arguments: Arguments) -> DataType:
     check_constant(arguments[-1], "the share", MIN_PHI, 1)
     if len(arguments) == 3 and arguments[1].type not in (BIGINT, NULL):
         raise ValueError(f"takes a BIGINT as weight, not {arguments[1].type}")
-    return items_type(arguments[0])
-
-
-def top_k_type(arguments: Arguments) -> DataType:
-    check_count(arguments, 2, 2)
-    check_constant(arguments[1], "the number of items", 1, MAX_ITEMS, whole=True)
-    return items_type(arguments[0])
+    return items_type(arguments[:1])
 
 
 AGGREGATES = (
@@ -53,6 +48,11 @@ AGGREGATES = (
         wanted_size=lambda phi: 2 / phi,
     ),
     Specification(
-        "top_k", top_k_type, (COUNTERS,), first_parameter=1, takes_distinct=False, wanted_size=lambda k: 8 * k
+        "top_k",
+        with_parameters(items_type, Parameter("number of items", 1, MAX_ITEMS, whole=True)),
+        (COUNTERS,),
+        first_parameter=1,
+        takes_distinct=False,
+        wanted_size=lambda k: 8 * k,
     ),
 )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.aggregates.law_rows import SIMPLE, Case, Row, Rows
+from headrace.aggregates.law_cases import SIMPLE, Case, Row, Rows
 from headrace.aggregates.user import DeclaredAggregate, Extractor, lower_state, require_state
 from headrace.aggregates.user_states import Failure, arrow_values, run_isolated
 from headrace.model.arrow import arrow_type

@@ -17,8 +17,7 @@ import numpy as np
 
 from headrace.aggregates.class_checks import declare
 from headrace.aggregates.declarations import bind_classes, parse_declarations
-from headrace.aggregates.law_cases import draw_cases, shrink_case
-from headrace.aggregates.law_rows import Case
+from headrace.aggregates.law_cases import Case, draw_cases, shrink_case
 from headrace.aggregates.law_trials import Trial, Violation, Way, format_answer, is_close, is_equal
 from headrace.aggregates.user import DeclaredAggregate, UserAggregate
 from headrace.aggregates.user_states import Failure, run_isolated

@@ -5,7 +5,7 @@ Sketches take numbers, or stored sketches of their own kind, which are combined.
 
 from __future__ import annotations
 
-from headrace.aggregates.arguments import binary_result, check_constant, check_not_stored, double_of_number
+from headrace.aggregates.arguments import Parameter, binary_result, double_of_number, with_parameters
 from headrace.aggregates.specification import ItemTraits, PartialKind, Specification
 from headrace.expressions.functions import Arguments, check_count
 from headrace.model.types import BINARY, DOUBLE, DataType, array
@@ -40,9 +40,12 @@ BUCKETS = PartialKind(
 )
 DEFAULT_ACCURACY, ACCURACY_POWER = 100, 0.9723
 """A KLL sketch of the default size errs by at most 1 / accuracy of the rank; the error falls with this power of k."""
-MAX_ACCURACY = 10_000
-"""Spark's default. A KLL sketch has at most 65,535 items in a level, and a state of this accuracy 1.2 MB."""
-MAX_QUANTILES = 1_000
+FRACTION = Parameter("fraction", 0, 1)
+PARTS = Parameter("number of parts", 2, 1_000, whole=True)
+ACCURACY = Parameter("accuracy", 1, 10_000, whole=True, is_precision=True)
+"""The error of the rank is at most 1 / accuracy. The most is Spark's default: a KLL sketch has at most 65,535 items in
+a level, and a state of this accuracy 1.2 MB.
+"""
 
 
 def sketch_type(arguments: Arguments) -> DataType:
@@ -51,25 +54,8 @@ def sketch_type(arguments: Arguments) -> DataType:
     return DOUBLE if arguments[0].type == BINARY else double_of_number(arguments)
 
 
-def percentile_type(arguments: Arguments) -> DataType:
-    check_count(arguments, 2, 2)
-    check_constant(arguments[1], "the fraction", 0, 1)
-    return sketch_type(arguments[:1])
-
-
-def percentile_approx_type(arguments: Arguments) -> DataType:
-    """Take an optional accuracy too: the error of the rank is at most 1 / accuracy."""
-    check_count(arguments, 2, 3)
-    check_not_stored(arguments[0], arguments[2:], "accuracy")
-    for accuracy in arguments[2:]:
-        check_constant(accuracy, "the accuracy", 1, MAX_ACCURACY, whole=True)
-    return percentile_type(arguments[:2])
-
-
-def quantiles_type(arguments: Arguments) -> DataType:
-    check_count(arguments, 2, 2)
-    check_constant(arguments[1], "the number of parts", 2, MAX_QUANTILES, whole=True)
-    return array(sketch_type(arguments[:1]))
+def list_type(arguments: Arguments) -> DataType:
+    return array(sketch_type(arguments))
 
 
 def size_for_accuracy(_fraction: float, accuracy: float = 1.0) -> float:
@@ -80,7 +66,7 @@ AGGREGATES = (
     Specification("median", double_of_number, (MULTISET,)),
     Specification(
         "percentile",
-        percentile_type,
+        with_parameters(sketch_type, FRACTION),
         (MULTISET,),
         synonyms=("percentile_exact",),
         first_parameter=1,
@@ -89,14 +75,14 @@ AGGREGATES = (
     Specification("approx_median", sketch_type, (QUANTILES,)),
     Specification(
         "percentile_approx",
-        percentile_approx_type,
+        with_parameters(sketch_type, FRACTION, ACCURACY),
         (QUANTILES,),
         synonyms=("approx_percentile",),
         first_parameter=1,
         wanted_size=size_for_accuracy,
     ),
-    Specification("quantiles", quantiles_type, (QUANTILES,), first_parameter=1),
+    Specification("quantiles", with_parameters(list_type, PARTS), (QUANTILES,), first_parameter=1),
     Specification("quantile_sketch", binary_result(sketch_type), (QUANTILES,)),
-    Specification("percentile_relative", percentile_type, (BUCKETS,), first_parameter=1),
+    Specification("percentile_relative", with_parameters(sketch_type, FRACTION), (BUCKETS,), first_parameter=1),
     Specification("relative_sketch", binary_result(sketch_type), (BUCKETS,)),
 )

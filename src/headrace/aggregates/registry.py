@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.aggregates import choices, distinct, extremes, hitters, moments, percentiles, sums
+from headrace.aggregates import choices, distinct, hitters, percentiles, sums
 from headrace.aggregates.specification import PartialKind, Specification
 from headrace.aggregates.user import DeclaredAggregate, UserAggregate
 from headrace.expressions.functions import FUNCTIONS, SYNONYMS, Arguments, Rule
@@ -15,15 +15,8 @@ from headrace.model.expressions import Aggregate, Literal
 from headrace.model.schema import Catalog, UserFunction
 from headrace.model.types import BINARY, DataType
 
-BUILT_IN: tuple[Specification, ...] = (
-    *sums.AGGREGATES,
-    *extremes.AGGREGATES,
-    *moments.AGGREGATES,
-    *choices.AGGREGATES,
-    *percentiles.AGGREGATES,
-    *distinct.AGGREGATES,
-    *hitters.AGGREGATES,
-)
+FAMILIES = (sums, choices, percentiles, distinct, hitters)
+BUILT_IN: tuple[Specification, ...] = tuple(specification for family in FAMILIES for specification in family.AGGREGATES)
 AGGREGATES: Mapping[str, Specification] = {specification.name: specification for specification in BUILT_IN}
 AGGREGATE_SYNONYMS: Mapping[str, str] = {
     synonym: specification.name for specification in BUILT_IN for synonym in specification.synonyms

@@ -1,4 +1,4 @@
-"""Counts, sums, and the averages lowered from both."""
+"""Counts and sums, the averages lowered from both, and variances and standard deviations."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from headrace.model.types import BIGINT, MAX_DECIMAL_DIGITS, DataType, decimal
 
 COUNT = PartialKind("count", fold=1, combine=1, state_bytes=8)
 SUM = PartialKind("sum", fold=1, combine=3, state_bytes=16, equality="close")
+MOMENTS = PartialKind("moments", fold=4, combine=6, state_bytes=24, equality="close")
 
 
 def count_type(arguments: Arguments) -> DataType:
@@ -25,4 +26,8 @@ AGGREGATES = (
     Specification("count", count_type, (COUNT,)),
     Specification("sum", sum_type, (SUM,)),
     Specification("avg", double_of_number, (SUM, COUNT), synonyms=("mean",)),
+    Specification("var_pop", double_of_number, (MOMENTS,)),
+    Specification("var_samp", double_of_number, (MOMENTS,), synonyms=("variance",)),
+    Specification("stddev_pop", double_of_number, (MOMENTS,)),
+    Specification("stddev_samp", double_of_number, (MOMENTS,), synonyms=("stddev", "std")),
 )
