@@ -26,26 +26,13 @@ UNITS_US = {
     "us": 1,
 }
 UNIT_NAMES = {
-    "week": 7 * UNITS_US["day"],
-    "weeks": 7 * UNITS_US["day"],
-    "d": UNITS_US["day"],
-    "days": UNITS_US["day"],
-    "hr": UNITS_US["h"],
-    "hour": UNITS_US["h"],
-    "hours": UNITS_US["h"],
-    "m": UNITS_US["min"],
-    "mins": UNITS_US["min"],
-    "minute": UNITS_US["min"],
-    "minutes": UNITS_US["min"],
-    "sec": SECOND_US,
-    "secs": SECOND_US,
-    "second": SECOND_US,
-    "seconds": SECOND_US,
-    "millisecond": 1_000,
-    "milliseconds": 1_000,
-    "microsecond": 1,
-    "microseconds": 1,
-    **UNITS_US,
+    **dict.fromkeys(("week", "weeks"), 7 * UNITS_US["day"]),
+    **dict.fromkeys(("d", "day", "days"), UNITS_US["day"]),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), UNITS_US["h"]),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), UNITS_US["min"]),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), UNITS_US["s"]),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), UNITS_US["ms"]),
+    **dict.fromkeys(("us", "microsecond", "microseconds"), UNITS_US["us"]),
 }
 CALENDAR_UNITS = {"month", "months", "quarter", "quarters", "year", "years"}
 DURATION_PART = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)\s*")

@@ -62,23 +62,12 @@ NULL = DataType("NULL")
 
 # Other engines' names for the same thing. There is one integer and one floating type, both of 64 bits.
 TYPE_NAMES = {
-    "BOOLEAN": BOOLEAN,
-    "BOOL": BOOLEAN,
-    "BIGINT": BIGINT,
-    "LONG": BIGINT,
-    "INT": BIGINT,
-    "INTEGER": BIGINT,
-    "SMALLINT": BIGINT,
-    "TINYINT": BIGINT,
-    "DOUBLE": DOUBLE,
-    "FLOAT": DOUBLE,
-    "REAL": DOUBLE,
-    "STRING": STRING,
-    "VARCHAR": STRING,
-    "TEXT": STRING,
+    **dict.fromkeys(("BOOLEAN", "BOOL"), BOOLEAN),
+    **dict.fromkeys(("BIGINT", "LONG", "INT", "INTEGER", "SMALLINT", "TINYINT"), BIGINT),
+    **dict.fromkeys(("DOUBLE", "FLOAT", "REAL"), DOUBLE),
+    **dict.fromkeys(("STRING", "VARCHAR", "TEXT"), STRING),
     "TIMESTAMP": TIMESTAMP,
-    "ADDRESS": ADDRESS,
-    "INET": ADDRESS,
+    **dict.fromkeys(("ADDRESS", "INET"), ADDRESS),
     "BINARY": BINARY,
 }
 

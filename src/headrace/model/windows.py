@@ -46,13 +46,11 @@ class Window:
         return cls(range_us, slide_us, start_us + range_us)
 
     def containing(self, time_us: int) -> Iterator[Interval]:
-        """The instances that hold a row of this time, by end."""
-        first = (time_us - self.offset_us) // self.slide_us * self.slide_us + self.offset_us + self.slide_us
-        for end_us in range(first, time_us + self.range_us + 1, self.slide_us):
-            yield Interval(end_us - self.range_us, end_us)
+        """Return the instances that hold a row of this time, by end."""
+        return self.ending_between(time_us, time_us + self.range_us)
 
     def ending_between(self, after_us: int, until_us: int) -> Iterator[Interval]:
-        """The instances that end after `after_us` and no later than `until_us`, by end."""
+        """Yield the instances that end after `after_us` and no later than `until_us`, by end."""
         first = (after_us - self.offset_us) // self.slide_us * self.slide_us + self.offset_us + self.slide_us
         for end_us in range(first, until_us + 1, self.slide_us):
             yield Interval(end_us - self.range_us, end_us)
