@@ -11,14 +11,14 @@ from math import inf
 from pathlib import Path
 
 from headrace.datasets import netflow, packets, syn, trades
-from headrace.datasets.generation import EPOCH, MICROSECOND, Layout, Progress, Summary, write_dataset
-from headrace.datasets.kinds import Kind, Recipe
+from headrace.datasets.generation import EPOCH, MICROSECOND, DatasetSummary, FileLayout, Progress, write_dataset
+from headrace.datasets.kinds import DataKind, Recipe
 from headrace.datasets.workloads import WORKLOADS, Workload, workload
 from headrace.model.errors import UsageError
 
-__all__ = ["KINDS", "WORKLOADS", "Kind", "Progress", "Summary", "Workload", "generate", "workload"]
+__all__ = ["KINDS", "WORKLOADS", "DataKind", "DatasetSummary", "Progress", "Workload", "generate", "workload"]
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (trades.KIND, packets.KIND, netflow.KIND, syn.KIND)}
+KINDS: Mapping[str, DataKind] = {kind.name: kind for kind in (trades.KIND, packets.KIND, netflow.KIND, syn.KIND)}
 
 
 def generate(
@@ -34,7 +34,7 @@ def generate(
     file_span_s: float | None = None,
     disorder_s: float = 0.0,
     progress: Progress | None = None,
-) -> Summary:
+) -> DatasetSummary:
     """Write a data set into the new or empty directory `out`: `<stream>/part-*.parquet`, static tables, `schema.sql`.
 
     The values depend on kind, preset, rows, seed, flow length, start and rate alone. Rows come `rate` a second, in
@@ -49,7 +49,7 @@ def generate(
 
 
 def _recipe(
-    kind: Kind,
+    kind: DataKind,
     rows: int | None,
     seed: int,
     preset: str | None,
@@ -73,7 +73,7 @@ def _recipe(
     return Recipe(rows, seed, preset, (start - EPOCH) // MICROSECOND, kind.span_us(rows, rate), flow_length)
 
 
-def _preset(kind: Kind, preset: str | None) -> str | None:
+def _preset(kind: DataKind, preset: str | None) -> str | None:
     if preset is None:
         return kind.presets[0] if kind.presets else None
     if preset not in kind.presets:
@@ -82,7 +82,7 @@ def _preset(kind: Kind, preset: str | None) -> str | None:
     return preset
 
 
-def _check_flow_length(kind: Kind, preset: str | None, flow_length: float) -> None:
+def _check_flow_length(kind: DataKind, preset: str | None, flow_length: float) -> None:
     if preset not in kind.presets_with_flows:
         of_preset = f" with preset {preset}" if preset else ""
         raise UsageError("dataset", f"{kind.name}{of_preset} has no flows, so flow_length does not apply")
@@ -90,9 +90,9 @@ def _check_flow_length(kind: Kind, preset: str | None, flow_length: float) -> No
         raise UsageError("dataset", f"the mean flow length is at least 1 packet, not {flow_length}")
 
 
-def _layout(file_span_s: float, disorder_s: float) -> Layout:
+def _layout(file_span_s: float, disorder_s: float) -> FileLayout:
     if not 1.0 <= file_span_s < inf:
         raise UsageError("dataset", f"a file spans at least 1 second, not {file_span_s}")
     if not 0.0 <= disorder_s < inf:
         raise UsageError("dataset", f"the disorder is 0 seconds or more, not {disorder_s}")
-    return Layout(round(file_span_s * 1e6), round(disorder_s * 1e6))
+    return FileLayout(round(file_span_s * 1e6), round(disorder_s * 1e6))

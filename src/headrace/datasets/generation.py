@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.datasets.arrivals import Arrivals
 from headrace.datasets.files import TIMESTAMP, Piece, write_parquet, write_spans, write_text
-from headrace.datasets.kinds import CHUNK_ROWS, Chunk, Columns, Kind, Recipe
+from headrace.datasets.kinds import CHUNK_ROWS, Chunk, Columns, DataKind, Recipe
 from headrace.datasets.random_values import generator
 from headrace.model.arrays import Integers
 from headrace.model.errors import UsageError
@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class DatasetSummary:
     """What was written: rows of the stream, Parquet files with their bytes (static tables included), event times."""
 
     rows: int
@@ -40,14 +40,16 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """How rows are laid out in files: the time span of each file, and how late a row may come after its event time."""
 
     file_span_us: int
     disorder_us: int
 
 
-def write_dataset(kind: Kind, recipe: Recipe, layout: Layout, out: Path, progress: Progress | None) -> Summary:
+def write_dataset(
+    kind: DataKind, recipe: Recipe, layout: FileLayout, out: Path, progress: Progress | None
+) -> DatasetSummary:
     """Write static tables, then the stream, then `schema.sql`, which therefore marks a complete data set."""
     _refuse_occupied(out)
     source = kind.prepare(recipe)
@@ -59,7 +61,7 @@ def write_dataset(kind: Kind, recipe: Recipe, layout: Layout, out: Path, progres
     pieces = _pieces(seen.watch(_chunks(recipe)), source.columns, recipe, layout)
     paths += write_spans(out / kind.stream, pieces)
     write_text(out / "schema.sql", kind.schema_sql)
-    return Summary(recipe.rows, len(paths), sum(path.stat().st_size for path in paths), *seen.times())
+    return DatasetSummary(recipe.rows, len(paths), sum(path.stat().st_size for path in paths), *seen.times())
 
 
 def _refuse_occupied(out: Path) -> None:
@@ -76,7 +78,7 @@ def _chunks(recipe: Recipe) -> Iterator[Chunk]:
 
 
 def _pieces(
-    chunks: Iterator[Chunk], columns: Callable[[Chunk], Columns], recipe: Recipe, layout: Layout
+    chunks: Iterator[Chunk], columns: Callable[[Chunk], Columns], recipe: Recipe, layout: FileLayout
 ) -> Iterator[Piece]:
     """Cut chunks where a file's span ends; with disorder, files are cut by the times at which rows come."""
     span = 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -54,18 +55,20 @@ class Chunk:
         return len(self.times_us)
 
 
-class Source(Protocol):
+class RowGenerator(ABC):
     """A prepared generator: a chunk depends on the recipe and on itself alone, never on the chunks before it."""
 
     def tables(self) -> Mapping[str, Columns]:
         """Return the static tables beside the stream, by name."""
+        return {}
 
+    @abstractmethod
     def columns(self, chunk: Chunk) -> Columns:
         """Return the stream's columns after the event time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class DataKind:
     """A kind of data; its figures hold for `default_rows`, and other sizes keep the rate."""
 
     name: str
@@ -76,7 +79,7 @@ class Kind:
     default_span_s: int
     default_start: datetime
     default_file_span_s: int
-    prepare: Callable[[Recipe], Source]
+    prepare: Callable[[Recipe], RowGenerator]
     presets: tuple[str, ...] = ()
     presets_with_flows: frozenset[str] = frozenset()
 

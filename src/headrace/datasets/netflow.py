@@ -7,14 +7,13 @@ service.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.datasets.files import TIMESTAMP
-from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
+from headrace.datasets.kinds import Chunk, Columns, DataKind, Recipe, RowGenerator
 from headrace.datasets.random_values import (
     Booleans,
     Codes,
@@ -52,7 +51,7 @@ ACTIVE_TIMEOUT_US = 1_800_000_000
 GAP_US = 300_000
 
 
-class Flows:
+class Flows(RowGenerator):
     """Each record draws a conversation and a direction, then a client port and a size."""
 
     def __init__(self, recipe: Recipe) -> None:
@@ -85,10 +84,6 @@ class Flows:
         marks = Weighted.by(list(TYPES_OF_SERVICE.values())).draw(rng, CONVERSATIONS)
         self._type_of_service = np.array(list(TYPES_OF_SERVICE))[marks]
         self._popularity = Weighted.by(1.0 / (10.0 + np.arange(CONVERSATIONS)))
-
-    def tables(self) -> Mapping[str, Columns]:
-        """Return nothing: the records stand alone."""
-        return {}
 
     def columns(self, chunk: Chunk) -> Columns:
         """Return the attributes of each record from its conversation, and the size of its flow."""
@@ -137,7 +132,7 @@ class Flows:
         return packets, octets, np.minimum(duration_us, ACTIVE_TIMEOUT_US)
 
 
-KIND = Kind(
+KIND = DataKind(
     name="netflow",
     summary="NetFlow records of one router with correlated attributes, one hour [NFC VI]",
     stream="Flows",

@@ -6,13 +6,12 @@ and between 552 and 2,836 on the other subsets [GS 4, 6]. Packets of a group com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
 
-from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
+from headrace.datasets.kinds import Chunk, Columns, DataKind, Recipe, RowGenerator
 from headrace.datasets.random_values import (
     Codes,
     Weighted,
@@ -55,7 +54,7 @@ class Preset:
 PRESETS = {"gigascope": Preset(32.0, 0.0), "uniform": Preset(1.0, 0.0), "skewed": Preset(1.0, SKEW)}
 
 
-class Packets:
+class Packets(RowGenerator):
     """Every packet belongs to one of a few open flows; a flow that ends makes room for one of another group."""
 
     def __init__(self, recipe: Recipe) -> None:
@@ -71,10 +70,6 @@ class Packets:
         self._shares = Weighted.by(np.rint(1e9 * ranks**-preset.skew))
         self._lengths = np.array(list(LENGTHS))
         self._length_shares = Weighted.by(list(LENGTHS.values()))
-
-    def tables(self) -> Mapping[str, Columns]:
-        """Return nothing: the packets stand alone."""
-        return {}
 
     def columns(self, chunk: Chunk) -> Columns:
         """Return the attributes of each packet's group, and its length."""
@@ -152,7 +147,7 @@ def _client(rng: np.random.Generator, size: int) -> Integers:
     return len(SERVICES) + rng.integers(0, CLIENT_PORTS, size)
 
 
-KIND = Kind(
+KIND = DataKind(
     name="packets",
     summary="IP packets in flows, 62 seconds, with the group counts of a server's trace [GS 6.1]",
     stream="Packets",

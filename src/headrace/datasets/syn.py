@@ -6,12 +6,11 @@ they ship for [HIFI 6.2] gives about 5.3, 96, 490 and 1,080 distinct sources per
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import numpy as np
 
-from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
+from headrace.datasets.kinds import Chunk, Columns, DataKind, Recipe, RowGenerator
 from headrace.datasets.random_values import Weighted, format_addresses, generator, hosts
 
 SCHEMA_SQL = """\
@@ -27,7 +26,7 @@ four classes are the least-squares fit of that sum to the four figures and to 6.
 """
 
 
-class Syn:
+class Syn(RowGenerator):
     """Each packet draws a class of sources, then a source of that class."""
 
     def __init__(self, recipe: Recipe) -> None:
@@ -37,10 +36,6 @@ class Syn:
         self._sizes = np.array(SOURCES)
         self._first = np.cumsum(self._sizes) - self._sizes
 
-    def tables(self) -> Mapping[str, Columns]:
-        """Return nothing: the packets stand alone."""
-        return {}
-
     def columns(self, chunk: Chunk) -> Columns:
         """Return the source of each packet."""
         group = self._classes.draw(chunk.rng, chunk.count)
@@ -48,7 +43,7 @@ class Syn:
         return {"SrcIP": self._addresses.take(self._first[group] + member)}
 
 
-KIND = Kind(
+KIND = DataKind(
     name="syn",
     summary="source addresses of TCP SYN packets at one sensor, 24 hours [HIFI 6.1]",
     stream="Snort",

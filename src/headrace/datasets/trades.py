@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
-from headrace.datasets.kinds import Chunk, Columns, Kind, Recipe
+from headrace.datasets.kinds import Chunk, Columns, DataKind, Recipe, RowGenerator
 from headrace.datasets.random_values import (
     Codes,
     Floats,
@@ -54,7 +54,7 @@ KNOTS = 64
 KNOT_US = 300_000_000
 
 
-class Trades:
+class Trades(RowGenerator):
     """Symbols with a close and a path of prices around it; a trade draws a symbol, a volume and a cent's difference."""
 
     def __init__(self, recipe: Recipe) -> None:
@@ -126,7 +126,7 @@ def _moves_ppm(rng: np.random.Generator) -> Floats:
     return np.rint(scale * (bell(rng, SYMBOLS, 1) + 0.08 * closed))
 
 
-KIND = Kind(
+KIND = DataKind(
     name="trades",
     summary="stock trades with closing prices and index membership, one hour [OTF 6.1]",
     stream="Trades",

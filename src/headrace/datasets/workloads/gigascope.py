@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from headrace.datasets.packets import KIND
-from headrace.datasets.workloads.scripts import Query, Workload, select
+from headrace.datasets.workloads.scripts import QueryText, Workload, select
 
 EPOCH_S = 5
 ATTRIBUTES = {"A": "SourceIP", "B": "DestIP", "C": "SourcePort", "D": "DestPort"}
@@ -15,14 +15,14 @@ SINGLE = ("A", "B", "C", "D")
 PAIRS = ("AB", "BC", "BD", "CD")
 
 
-def _query(attributes: str) -> Query:
+def _query(attributes: str) -> QueryText:
     columns = [ATTRIBUTES[letter] for letter in attributes]
     outputs = ["tb", *columns, "count(*) AS packets"]
     name = "_".join(NAMES[letter] for letter in attributes)
-    return Query(name, select(outputs, "Packets", group_by=[f"Time/{EPOCH_S} AS tb", *columns]))
+    return QueryText(name, select(outputs, "Packets", group_by=[f"Time/{EPOCH_S} AS tb", *columns]))
 
 
-def _first(relations: tuple[str, ...], queries: int, seed: int) -> Sequence[Query]:
+def _first(relations: tuple[str, ...], queries: int, seed: int) -> Sequence[QueryText]:
     return [_query(attributes) for attributes in relations[:queries]]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from headrace.datasets.netflow import KIND
 from headrace.datasets.random_values import generator
 from headrace.datasets.workloads.nfc import group_flows
-from headrace.datasets.workloads.scripts import Query, Window, Workload, number_queries
+from headrace.datasets.workloads.scripts import QueryText, WindowText, Workload, number_queries
 
 GROUPINGS = (
     ("Protocol",),
@@ -42,12 +42,12 @@ PREDICATES = (
 )
 
 
-def _window(rng: np.random.Generator) -> Window:
+def _window(rng: np.random.Generator) -> WindowText:
     slide_s = int(rng.integers(30, 301))
-    return Window(int(rng.integers(slide_s, 601)), slide_s)
+    return WindowText(int(rng.integers(slide_s, 601)), slide_s)
 
 
-def _pairs(queries: int, seed: int) -> Sequence[Query]:
+def _pairs(queries: int, seed: int) -> Sequence[QueryText]:
     """Return each pair once before any comes again; a repeated pair has a window of its own."""
     rng = generator(seed)
     selects = []

@@ -6,28 +6,28 @@ from collections.abc import Sequence
 
 from headrace.datasets.random_values import generator
 from headrace.datasets.syn import KIND
-from headrace.datasets.workloads.scripts import Query, Window, Workload, number_queries, select
+from headrace.datasets.workloads.scripts import QueryText, WindowText, Workload, number_queries, select
 
 SLIDES_S = (1_000, 2_000)
 RANGES_S = (1_500, 2_500)
 
 
-def windows(count: int, seed: int) -> list[Window]:
+def windows(count: int, seed: int) -> list[WindowText]:
     """Return windows that overlap or tumble: ranges below the common slide are not drawn."""
     rng = generator(seed)
     slide_s = int(rng.integers(*SLIDES_S, endpoint=True))
     shortest_s = max(slide_s, RANGES_S[0])
-    return [Window(int(rng.integers(shortest_s, RANGES_S[1], endpoint=True)), slide_s) for _ in range(count)]
+    return [WindowText(int(rng.integers(shortest_s, RANGES_S[1], endpoint=True)), slide_s) for _ in range(count)]
 
 
-def _make_grouped(queries: int, seed: int) -> Sequence[Query]:
+def _make_grouped(queries: int, seed: int) -> Sequence[QueryText]:
     """Query 1 of HIFI."""
     outputs = ["S.SrcIP", "count(*) AS packets"]
     selects = [select(outputs, f"Snort S {window}", group_by=["S.SrcIP"]) for window in windows(queries, seed)]
     return number_queries("hifi-grouped", selects)
 
 
-def _make_ungrouped(queries: int, seed: int) -> Sequence[Query]:
+def _make_ungrouped(queries: int, seed: int) -> Sequence[QueryText]:
     """Query 2 of HIFI."""
     selects = [select(["count(*) AS packets"], f"Snort S {window}") for window in windows(queries, seed)]
     return number_queries("hifi-ungrouped", selects)

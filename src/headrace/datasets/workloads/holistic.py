@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from headrace.datasets.trades import KIND
 from headrace.datasets.workloads.otf import predicates, windows
-from headrace.datasets.workloads.scripts import Query, Workload, number_queries, select
+from headrace.datasets.workloads.scripts import QueryText, Workload, number_queries, select
 
 AGGREGATES = (
     "percentile_approx(T.Price * T.Vol, 0.5) AS p50",
@@ -23,7 +23,7 @@ AGGREGATES = (
 TOTALS = ("sum(T.Price * T.Vol) AS value",)
 
 
-def _over_trades(name: str, aggregates: Sequence[str], queries: int, seed: int) -> Sequence[Query]:
+def _over_trades(name: str, aggregates: Sequence[str], queries: int, seed: int) -> Sequence[QueryText]:
     selects = [
         select(
             [aggregates[n % len(aggregates)]],

@@ -8,9 +8,9 @@ import numpy as np
 
 from headrace.datasets.netflow import KIND
 from headrace.datasets.random_values import generator, sample
-from headrace.datasets.workloads.scripts import Query, Window, Workload, number_queries, select
+from headrace.datasets.workloads.scripts import QueryText, WindowText, Workload, number_queries, select
 
-PERIOD = Window(300, 300)
+PERIOD = WindowText(300, 300)
 MEASURES = ("sum(Packets) AS packets", "sum(Bytes) AS bytes", "count(*) AS flows")
 ADDRESSES = ("SourceAddr", "DestAddr")
 SERVICE = ("SourcePort", "DestPort", "Protocol")
@@ -52,19 +52,19 @@ RANGES = (
 """Attributes that random filters restrict: name, lowest and highest value, and the step of the constants."""
 
 
-def group_flows(attributes: Sequence[str], window: Window, where: str = "") -> str:
+def group_flows(attributes: Sequence[str], window: WindowText, where: str = "") -> str:
     """Return packets, bytes and flows per group; networks are named by an alias."""
     outputs = [f"{NETWORKS[name]} AS {name}" if name in NETWORKS else name for name in attributes]
     group_by = [NETWORKS.get(name, name) for name in attributes]
     return select([*outputs, *MEASURES], f"Flows {window}", where, group_by)
 
 
-def _flow_collector(queries: int, seed: int) -> Sequence[Query]:
+def _flow_collector(queries: int, seed: int) -> Sequence[QueryText]:
     first = list(AGGREGATIONS.items())[:queries]
-    return [Query(name, group_flows(attributes, PERIOD)) for name, attributes in first]
+    return [QueryText(name, group_flows(attributes, PERIOD)) for name, attributes in first]
 
 
-def _random(queries: int, seed: int) -> Sequence[Query]:
+def _random(queries: int, seed: int) -> Sequence[QueryText]:
     rng = generator(seed)
     return number_queries("nfc-random", [group_flows(_subset(rng), PERIOD, _filter(rng)) for _ in range(queries)])
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from headrace.datasets.random_values import generator
 from headrace.datasets.trades import KIND
-from headrace.datasets.workloads.scripts import Query, Window, Workload, number_queries, select
+from headrace.datasets.workloads.scripts import QueryText, WindowText, Workload, number_queries, select
 from headrace.model.errors import UsageError
 
 INDEXES = ("R3000", "R2000", "R1000")
@@ -25,13 +25,13 @@ VALUES = (
     ("T.Vol * T.Price", {">": (50, 100_000), "<": (1_000, 10_000_000)}),
     ("abs(T.Price - C.CP) / C.CP", {">": (0.00003, 0.03), "<": (0.001, 1)}),
 )
-SAME_WINDOW = Window(600, 600)
+SAME_WINDOW = WindowText(600, 600)
 WINDOWS_STREAM, PREDICATES_STREAM = 0, 1
 
 Drawn = TypeVar("Drawn")
 
 
-def windows(count: int, seed: int) -> list[Window]:
+def windows(count: int, seed: int) -> list[WindowText]:
     """Return different windows of the ranges in Table 8."""
     return _different(count, generator(seed, WINDOWS_STREAM), _window)
 
@@ -48,8 +48,8 @@ def _different(count: int, rng: np.random.Generator, draw: Callable[[np.random.G
     return list(found)
 
 
-def _window(rng: np.random.Generator) -> Window:
-    return Window(int(rng.integers(600, 901)), int(rng.integers(300, 601)))
+def _window(rng: np.random.Generator) -> WindowText:
+    return WindowText(int(rng.integers(600, 901)), int(rng.integers(300, 601)))
 
 
 def _predicate(rng: np.random.Generator) -> str:
@@ -66,7 +66,7 @@ def _constant(rng: np.random.Generator, low: float, high: float) -> str:
     return f"{value:.0f}" if low >= 1 else f"{value:.7f}".rstrip("0").rstrip(".")
 
 
-def _select(window: Window, predicate: str = "") -> str:
+def _select(window: WindowText, predicate: str = "") -> str:
     restriction = f"\n  AND {predicate}" if predicate else ""
     return select(
         ["sum(T.Price * T.Vol) AS value"],
@@ -75,17 +75,17 @@ def _select(window: Window, predicate: str = "") -> str:
     )
 
 
-def _varying_windows(queries: int, seed: int) -> Sequence[Query]:
+def _varying_windows(queries: int, seed: int) -> Sequence[QueryText]:
     return number_queries("otf-windows", [_select(window) for window in windows(queries, seed)])
 
 
-def _varying_predicates(queries: int, seed: int) -> Sequence[Query]:
+def _varying_predicates(queries: int, seed: int) -> Sequence[QueryText]:
     return number_queries(
         "otf-predicates", [_select(SAME_WINDOW, predicate) for predicate in predicates(queries, seed)]
     )
 
 
-def _regular(queries: int, seed: int) -> Sequence[Query]:
+def _regular(queries: int, seed: int) -> Sequence[QueryText]:
     side = isqrt(queries)
     if side * side != queries:
         message = f"workload otf-regular pairs as many windows as predicates, so {queries} queries are not possible"
@@ -94,7 +94,7 @@ def _regular(queries: int, seed: int) -> Sequence[Query]:
     return number_queries("otf-regular", [_select(window, predicate) for window, predicate in pairs])
 
 
-def _low(queries: int, seed: int) -> Sequence[Query]:
+def _low(queries: int, seed: int) -> Sequence[QueryText]:
     pairs = zip(windows(queries, seed), predicates(queries, seed), strict=True)
     return number_queries("otf-low", [_select(window, predicate) for window, predicate in pairs])
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from headrace.datasets.kinds import Kind
+from headrace.datasets.kinds import DataKind
 from headrace.model.errors import UsageError
 
 MAX_QUERIES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryText:
     """A name and a SELECT without its semicolon."""
 
     name: str
@@ -20,7 +20,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowText:
     """Range and slide in seconds."""
 
     range_s: int
@@ -36,9 +36,9 @@ class Workload:
 
     name: str
     summary: str
-    data: Kind
+    data: DataKind
     default_queries: int
-    make: Callable[[int, int], Sequence[Query]]
+    make: Callable[[int, int], Sequence[QueryText]]
     max_queries: int = MAX_QUERIES
 
     @property
@@ -57,10 +57,10 @@ class Workload:
         return "\n".join([self.data.schema_sql, *statements])
 
 
-def number_queries(workload: str, selects: Sequence[str]) -> list[Query]:
+def number_queries(workload: str, selects: Sequence[str]) -> list[QueryText]:
     """Name queries after their workload and place: otf_low_001, otf_low_002, ..."""
     digits = max(3, len(str(len(selects))))
-    return [Query(f"{workload.replace('-', '_')}_{n:0{digits}}", select) for n, select in enumerate(selects, 1)]
+    return [QueryText(f"{workload.replace('-', '_')}_{n:0{digits}}", select) for n, select in enumerate(selects, 1)]
 
 
 def select(outputs: Iterable[str], source: str, where: str = "", group_by: Iterable[str] = ()) -> str:
