@@ -22,8 +22,8 @@ import pytest
 from rich.console import Console
 
 from headrace.cli.agent_file import build_agent, read_agent_file
-from headrace.cli.commands.edge import Lines, Rate, line_of, short_size
-from headrace.cli.live import LINE_S
+from headrace.cli.commands.edge import Rate, line_of, short_size
+from headrace.cli.live import LINE_S, NewLines
 from headrace.edge.agent import Agent
 from headrace.edge.agent_progress import Mode, Progress
 from headrace.edge.socket_sources import Connections, Datagrams
@@ -267,14 +267,14 @@ def test_sizes_and_durations_are_read(folder: Path) -> None:
     assert (found.pace.memory_bytes, found.pace.spool_bytes) == (2 << 20, 1_000)
     assert (found.pace.heartbeat_s, found.pace.every_s, found.pace.poll_s) == (60, 0.1, 0.1)
     assert found.channel == {"encoding": "json", "address": ("::1", 9000), "idle_s": 120}
-    assert found.token == TOKEN
-    assert found.to == folder / "up"
+    assert found.destination.token == TOKEN
+    assert found.destination.to == folder / "up"
 
 
 def test_a_url_is_taken_as_it_is(folder: Path) -> None:
     path = written(folder)
     path.write_text(path.read_text().replace('to = "up"', 'to = "https://root:8760"'))
-    assert read_agent_file(path).to == "https://root:8760"
+    assert read_agent_file(path).destination.to == "https://root:8760"
     path.write_text(path.read_text().replace("https://root:8760", "http://"))
     with pytest.raises(UsageError, match="no address of a relay or root"):
         build_agent(read_agent_file(path), Mode.ONCE, print)
@@ -317,10 +317,10 @@ def test_a_rate_is_of_the_last_second() -> None:
 def test_lines_come_now_and_then() -> None:
     now_s = [0.0]
     console = Console(file=io.StringIO(), width=200)
-    lines = Lines(console, lambda: now_s[0])
+    show = NewLines(console, lambda: now_s[0])
     for line, time_s in (("a", 1.0), ("b", LINE_S), ("c", LINE_S + 1), ("b", 2 * LINE_S), ("d", 3 * LINE_S)):
         now_s[0] = time_s
-        lines(line)
+        show([line])
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue() == "b\nd\n"
 

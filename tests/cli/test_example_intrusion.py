@@ -28,9 +28,9 @@ def test_the_files_fit_together() -> None:
     agents = [read_agent_file(path) for path in sorted(EXAMPLE.glob("edge-*.toml"))]
     relay, job = read_relay_file(EXAMPLE / "relay.toml"), read_job(EXAMPLE / "job.toml")
     assert tuple(agent.edge for agent in agents) == relay.edges == SENSORS
-    assert {agent.to for agent in agents} == {f"http://{relay.listen}"}
+    assert {agent.destination.to for agent in agents} == {f"http://{relay.listen}"}
     assert job.edges["attempts"].names == (relay.relay,)
-    assert relay.to == f"http://{job.listen}"
+    assert relay.destination.to == f"http://{job.listen}"
     topology = parse_topology((EXAMPLE / "topology.toml").read_text(), "topology.toml")
     assert topology.above == {relay.relay: topology.root} | dict.fromkeys(SENSORS, relay.relay)
 

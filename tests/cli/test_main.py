@@ -81,7 +81,7 @@ def test_unknown_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -
 def test_absent_command_is_named_and_leaves_help_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    absent = service.Entry("headrace.cli.absent:absent", "Not written.")
+    absent = service.CommandEntry("absent:absent", "Not written.")
     monkeypatch.setattr(service, "COMMANDS", {**service.COMMANDS, "doctor": absent})
     assert service.main(["doctor"]) == 1
     assert "'doctor' is not part of Headrace" in capsys.readouterr().err

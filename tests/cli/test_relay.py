@@ -216,13 +216,13 @@ def test_a_file_is_read_in_full(folder: Path) -> None:
         written(folder, 'listen = "[::1]:0"\ntoken_file = "mine"\nhosts = "west.example"\nidle = "5 s"\n', ship)
     )
     assert (told.relay, [stream.name for stream in told.streams]) == ("west", ["Trades"])
-    assert (told.inbox, told.state, told.to) == (folder / "inbox", folder / "state", "https://root")
+    assert (told.inbox, told.state, told.destination.to) == (folder / "inbox", folder / "state", "https://root")
     assert told.tokens is not None
     assert [told.tokens.find_edge(token) for token in (TOKEN, "the-token-of-the-east")] == ["north", "east"]
     assert told.hosts == ("west.example",)
-    assert (told.ship_token, told.allow_plain) == ("their-own-token-above", True)
+    assert (told.destination.token, told.destination.allow_plain) == ("their-own-token-above", True)
     assert (told.listen, told.idle_us, told.every_s, told.poll_s) == ("[::1]:0", 5_000_000, 2.0, 60.0)
-    assert told.place_above(told.streams[0]) == "https://root"
+    assert told.destination_of(told.streams[0]) == told.destination
 
 
 def test_a_relay_that_others_reach_wants_a_token(headrace: CommandLine, folder: Path) -> None:

@@ -27,12 +27,12 @@ from pyspark.errors import PySparkRuntimeError
 from rich.console import Console
 from sqlglot import Token
 
-from headrace.cli.background import Work, stopped_by_signals
+from headrace.cli.background import BackgroundCall, stopped_by_signals
 from headrace.cli.commands.init import FILES
 from headrace.cli.commands.run import drive, open_run, report_rejected
 from headrace.cli.job_file import read_job
 from headrace.cli.jobs import build_engine, load_script
-from headrace.cli.live import LINE_S, Lines, line_of, short_duration, summarise, watching
+from headrace.cli.live import LINE_S, NewLines, line_of, short_duration, summarise, watching_run
 from headrace.engine.progress import Progress, QueryProgress
 from headrace.model.errors import UsageError
 from headrace.sql import ScriptReader, format_query
@@ -213,7 +213,7 @@ def test_what_the_thread_raises_is_raised_where_it_is_waited_for() -> None:
     def fail() -> None:
         raise UsageError("x", "it went wrong")
 
-    work = Work(fail)
+    work = BackgroundCall(fail)
     with pytest.raises(UsageError, match="it went wrong"):  # noqa: PT012 - it may take more than one wait
         while not work.wait(0.1):
             pass
@@ -270,17 +270,17 @@ def test_lags_are_told_in_one_unit(duration_us: int, expected: str) -> None:
 
 def test_elsewhere_than_on_a_terminal_there_is_a_line_now_and_then(quiet: Console) -> None:
     now = [0.0]
-    lines = Lines(quiet, lambda: now[0])
+    show = NewLines(quiet, lambda: now[0])
     for second in range(20):
         now[0] = float(second)
-        lines([replace(PROGRESS, step=1 if second < 8 else 2)])
+        show([line_of(replace(PROGRESS, step=1 if second < 8 else 2))])
     assert [line.split(",")[0] for line in written(quiet).splitlines()] == ["Trades: step 1", "Trades: step 2"]
     assert LINE_S == 5.0
 
 
 def test_a_terminal_is_refreshed_in_place() -> None:
     terminal = Console(file=io.StringIO(), width=80, force_terminal=True)
-    with watching(terminal, in_place=True) as show:
+    with watching_run(terminal, in_place=True) as show:
         show([])
         show([PROGRESS])
     shown = written(terminal)
@@ -317,7 +317,7 @@ def test_names_can_not_steer_the_terminal(quiet: Console) -> None:
     named = replace(PROGRESS, stream="x\x1b[2J", queries={"\x1b[31mq": QueryProgress()})
     summarise(quiet, [named], [ResultFolder("/\x1b]0;title\x07", "json")])
     terminal = Console(file=io.StringIO(), width=80, force_terminal=True)
-    with watching(terminal, in_place=True) as show:
+    with watching_run(terminal, in_place=True) as show:
         show([named])
     for shown in (written(quiet), written(terminal)):
         assert "x\N{REPLACEMENT CHARACTER}[2J" in shown
@@ -332,13 +332,13 @@ def test_files_that_changed_are_counted() -> None:
 
 
 def test_before_the_first_step_it_is_told_what_takes_so_long(quiet: Console) -> None:
-    with watching(quiet, in_place=False):
+    with watching_run(quiet, in_place=False):
         assert written(quiet) == "reading the first files and making the plan\n"
     terminal = Console(file=io.StringIO(), width=80, force_terminal=True)
-    with watching(terminal, in_place=True):
+    with watching_run(terminal, in_place=True):
         assert "making the plan" in written(terminal)
     shown = written(quiet)
-    with watching(quiet, in_place=False, is_first=False):
+    with watching_run(quiet, in_place=False, is_first=False):
         assert written(quiet) == shown
 
 

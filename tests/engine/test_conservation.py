@@ -16,7 +16,7 @@ from headrace import inputs
 from headrace.engine.step import level1_task as mapping
 from headrace.engine.step.late_rows import Admission
 from headrace.engine.step.stepper import Input
-from headrace.inputs import Rows
+from headrace.inputs import InputRows
 from headrace.inputs.parquet import PIECE_ROWS
 from headrace.model.errors import DataError
 from tests.engine.files import SCHEMA, batches, check_results, make_stepper, run_all, write_input
@@ -107,7 +107,7 @@ def test_rows_that_a_reader_loses(tmp_path: Path) -> None:
     read = inputs.read
     stepper = make_stepper(tmp_path)
 
-    def forgetful(*given: Any) -> Iterator[Rows]:
+    def forgetful(*given: Any) -> Iterator[InputRows]:
         for rows in read(*given):
             yield replace(rows, table=rows.table.slice(1))
 
@@ -122,7 +122,7 @@ def test_rows_that_are_in_no_count(tmp_path: Path) -> None:
     stepper = make_stepper(tmp_path)
     admit = Admission.admit
 
-    def forgetful(admission: Admission, rows: Rows) -> pa.Table:
+    def forgetful(admission: Admission, rows: InputRows) -> pa.Table:
         table = admit(admission, rows)
         admission.count(admitted=-1)
         return table

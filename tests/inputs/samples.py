@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from headrace.inputs import (
-    Rows,
+    InputRows,
     Source,
     cut,
     read,
@@ -112,19 +112,19 @@ def read_file(
     stream: Stream = STREAM,
     columns: Collection[str] | None = None,
     unit_bytes: int = 1 << 25,
-) -> Rows:
+) -> InputRows:
     """All units of a file, put together."""
     asked = [column.name for column in stream.columns] if columns is None else columns
     return read_units(source, cut(source, file_at(path), stream, unit_bytes), stream, asked)
 
 
-def read_units(source: Source, units: Iterable[Unit], stream: Stream, columns: Collection[str]) -> Rows:
+def read_units(source: Source, units: Iterable[Unit], stream: Stream, columns: Collection[str]) -> InputRows:
     pieces = [rows for unit in units for rows in read(source, unit, stream, columns)]
     asked = {name.lower() for name in columns}
     schema = pa.schema([(each.name, arrow_type(each.type)) for each in stream.columns if each.name.lower() in asked])
     table = pa.concat_tables([schema.empty_table(), *(piece.table for piece in pieces)])
-    return Rows(table, pa.concat_tables([Rows(table).rejected, *(piece.rejected for piece in pieces)]))
+    return InputRows(table, pa.concat_tables([InputRows(table).rejected, *(piece.rejected for piece in pieces)]))
 
 
-def rejects(rows: Rows) -> list[tuple[str, str]]:
+def rejects(rows: InputRows) -> list[tuple[str, str]]:
     return [(each["raw"], each["reason"]) for each in rows.rejected.to_pylist()]

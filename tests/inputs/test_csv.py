@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.inputs import BadFile, Source
 from headrace.inputs.csv import CsvFormat
-from headrace.inputs.lines import Lines, Parsed, parse
+from headrace.inputs.lines import LineBlock, ParsedLines, parse
 from headrace.model.errors import UsageError
 from tests.inputs.samples import STREAM, read_file, rejects
 
@@ -20,7 +20,7 @@ FIELDS = st.text(st.sampled_from('ab" N\réÿ\ufeff\0'), max_size=4) | st.sample
 LINES = st.lists(FIELDS, min_size=1, max_size=4).map(",".join)
 
 
-def texts(found: list[tuple[Lines, Parsed]]) -> list[object]:
+def texts(found: list[tuple[LineBlock, ParsedLines]]) -> list[object]:
     kept = [
         (lines.raw(int(number)), [array[row].as_py() for array in parsed.columns.values()])
         for lines, parsed in found
@@ -41,7 +41,7 @@ def texts(found: list[tuple[Lines, Parsed]]) -> list[object]:
 def test_both_paths_give_equal_rows(
     rows: list[str], end: str, encoding: str, fields: int, quote: str, slow_lines: int
 ) -> None:
-    lines = Lines.of(end.join(rows).encode(encoding))
+    lines = LineBlock.of(end.join(rows).encode(encoding))
     layout = CsvFormat(",", quote, ("", "NA"), fields, {str(position): position for position in range(fields)}, 0)
     assert texts(list(parse(lines, layout.fast, layout.slow, slow_lines))) == texts([(lines, layout.slow(lines))])
 
@@ -49,7 +49,7 @@ def test_both_paths_give_equal_rows(
 @given(st.lists(st.tuples(*[st.sampled_from(["a", "", '""', '"a,b"', '"é""b"', "1.5"])] * 3), min_size=1))
 def test_usual_lines_take_the_fast_path(rows: list[tuple[str, ...]]) -> None:
     layout = CsvFormat(",", '"', ("",), 3, {"a": 0}, 0)
-    assert layout.fast(Lines.of("\r\n".join(map(",".join, rows)).encode())) is not None
+    assert layout.fast(LineBlock.of("\r\n".join(map(",".join, rows)).encode())) is not None
 
 
 HEADER = "at,flag,n,x,price,wide,word,host"

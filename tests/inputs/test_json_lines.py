@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.inputs import Rows, Source
+from headrace.inputs import InputRows, Source
 from headrace.inputs.folders import Folders
 from headrace.inputs.json_lines import JsonFormat
-from headrace.inputs.lines import Lines, Parsed, parse
+from headrace.inputs.lines import LineBlock, ParsedLines, parse
 from headrace.inputs.readers import typed_rows
 from headrace.inputs.source import Declaration
 from headrace.model.schema import Column, Stream
@@ -56,7 +56,7 @@ BLOCKS = st.lists(st.one_of(LIKELY.map(lambda pairs: "{" + ",".join(map(":".join
 MIXED = st.lists(OBJECTS | JUNK, max_size=8)
 
 
-def typed(found: list[tuple[Lines, Parsed]]) -> tuple[list[str], list[tuple[str, str]]]:
+def typed(found: list[tuple[LineBlock, ParsedLines]]) -> tuple[list[str], list[tuple[str, str]]]:
     """As text, in which NaN equals itself and 0.0 is not -0.0."""
     rows = [typed_rows(lines, parsed, DECLARED, list(COLUMNS), Folders({})) for lines, parsed in found]
     table = [str(row) for each in rows for row in each.table.to_pylist()]
@@ -66,19 +66,19 @@ def typed(found: list[tuple[Lines, Parsed]]) -> tuple[list[str], list[tuple[str,
 @settings(max_examples=300)
 @given(BLOCKS | MIXED, st.sampled_from(["\n", "\r\n"]), st.sampled_from([1, 2, 64]))
 def test_both_paths_give_equal_rows(texts: list[str], end: str, slow_lines: int) -> None:
-    lines = Lines.of(end.join(texts).encode("latin-1"))
+    lines = LineBlock.of(end.join(texts).encode("latin-1"))
     by_line = typed([(lines, FORMAT.slow(lines))])
     assert typed(list(parse(lines, FORMAT.fast, FORMAT.slow, slow_lines))) == by_line
 
 
 @given(st.lists(LIKELY, min_size=1))
 def test_usual_lines_take_the_fast_path(rows: list[list[tuple[str, str]]]) -> None:
-    lines = Lines.of("\n".join("{" + ",".join(map(":".join, pairs)) + "}" for pairs in rows).encode())
+    lines = LineBlock.of("\n".join("{" + ",".join(map(":".join, pairs)) + "}" for pairs in rows).encode())
     assert FORMAT.fast(lines) is not None
 
 
 def test_usual_lines_in_another_spelling_take_the_fast_path() -> None:
-    lines = Lines.of(b'{"AT": null, "N": 1}\n{"N": 2, "info": "Information: <\\u003c"}\n')
+    lines = LineBlock.of(b'{"AT": null, "N": 1}\n{"N": 2, "info": "Information: <\\u003c"}\n')
     found = FORMAT.fast(lines)
     assert found is not None
     assert found.columns["n"].to_pylist() == [1, 2]
@@ -151,7 +151,7 @@ def test_names_in_any_case(tmp_path: Path, line: dict[str, Any], expected: int |
 
 def test_rejection_does_not_depend_on_the_asked_columns(tmp_path: Path) -> None:
     (tmp_path / "part").write_text('{"n": "x"}\n{"n": 1}')
-    some: Rows = read_file(Source(str(tmp_path), "json"), tmp_path / "part", columns=["at"])
+    some: InputRows = read_file(Source(str(tmp_path), "json"), tmp_path / "part", columns=["at"])
     assert (some.table.num_rows, len(rejects(some))) == (1, 1)
     assert some.table.schema == pa.schema([("at", pa.timestamp("us", tz="UTC"))])
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.inputs import BadFile, Source, lines
-from headrace.inputs.lines import Lines, first_line, owned_blocks
+from headrace.inputs.lines import LineBlock, first_line, owned_blocks
 from headrace.model.units import Unit
 from tests.inputs.samples import STREAM, csv_text, file_at, read_file, read_units
 
@@ -43,12 +43,12 @@ def test_each_line_once(
     assert b"".join(b"".join(blocks) for blocks in rest) == whole[after:]
     assert (line, start) == (text.split(b"\n")[0].removesuffix(b"\r"), 3 if has_mark else 0)
     read = [block for blocks in found for block in blocks]
-    assert [each.raw(number) for each in map(Lines.of, read) for number in range(len(each))] == expected(text)
+    assert [each.raw(number) for each in map(LineBlock.of, read) for number in range(len(each))] == expected(text)
 
 
 @given(TEXTS.filter(any), ENDS)
 def test_parts_of_a_block(texts: list[bytes], end: bytes) -> None:
-    whole = Lines.of(end.join(texts))
+    whole = LineBlock.of(end.join(texts))
     middle = len(whole) // 2
     parts = [whole.part(begin, stop) for begin, stop in ((0, middle), (middle, len(whole))) if begin < stop]
     assert [each.raw(number) for each in parts for number in range(len(each))] == expected(end.join(texts))

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.inputs import BadFile, Rows, Source, cut
+from headrace.inputs import BadFile, InputRows, Source, cut
 from headrace.inputs.conversion import is_lossless
 from headrace.model.schema import Column, Stream
 from headrace.model.types import ADDRESS, TIMESTAMP, DataType, decimal
@@ -30,7 +30,7 @@ def stream_of(data_type: DataType, zone: Any = UTC) -> Stream:
     return Stream("s", (Column("at", TIMESTAMP), Column("v", data_type)), "at", zone=zone)
 
 
-def read_column(folder: Path, array: pa.Array, data_type: DataType, zone: Any = UTC, **options: Any) -> Rows:
+def read_column(folder: Path, array: pa.Array, data_type: DataType, zone: Any = UTC, **options: Any) -> InputRows:
     at = pa.repeat(AT[0], len(array))
     pq.write_table(pa.table({"at": at, "V": array}), folder / "part", **options)
     return read_file(Source(str(folder)), folder / "part", stream_of(data_type, zone))

@@ -32,7 +32,11 @@ def options_of(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
 
 
 def all_options() -> list[tuple[str, str]]:
-    written = [name for name, entry in COMMANDS.items() if importlib.util.find_spec(entry.target.partition(":")[0])]
+    written = [
+        name
+        for name, entry in COMMANDS.items()
+        if importlib.util.find_spec(f"headrace.cli.commands.{entry.target}".partition(":")[0])
+    ]
     found = list(options_of(cli, "headrace"))
     for name in written:
         found += options_of(load_command(name), f"headrace {name}")

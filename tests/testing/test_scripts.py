@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace
-from headrace.testing import ABORT, STOP, FakeClock, Mark, assert_same_rows, play, sort_rows, write_batch
+from headrace.testing import ABORT, STOP, FakeClock, ScriptMark, assert_same_rows, play, sort_rows, write_batch
 
 DECLARATION = "CREATE STREAM s (t TIMESTAMP, k STRING, x DOUBLE) EVENT TIME t LATENESS '3 s' SKEW '10 s'"
 QUERIES = {
@@ -70,7 +70,7 @@ def test_a_mistake_is_raised() -> None:
         play(DECLARATION, [], {"q": "SELECT sum(y) AS y FROM s [RANGE '1 s']"})
     with pytest.raises(headrace.HeadraceError, match="a script is of one stream, and 0 are declared"):
         play("CREATE TABLE t (k STRING)", BATCHES, {})
-    assert {STOP, ABORT} == set(Mark)
+    assert {STOP, ABORT} == set(ScriptMark)
 
 
 def test_files_appear_whole_and_in_order(tmp_path: Path) -> None:

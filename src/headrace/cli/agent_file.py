@@ -6,21 +6,23 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headrace.aggregates.registry import register_aggregates
 from headrace.cli import checks
 from headrace.cli.checks import Misfit
+from headrace.cli.documents import SHIP as DESTINATION
 from headrace.cli.documents import (
+    Destination,
     Key,
     check_section,
-    find_destination,
     find_file,
     find_optional_file,
     locate,
+    make_destination,
     read_document,
-    read_ship_token,
 )
 from headrace.cli.job_file import INPUT, make_source
 from headrace.cli.scripts import find_stream, read_schema
@@ -28,13 +30,11 @@ from headrace.edge.agent import Agent
 from headrace.edge.agent_progress import Mode, Pace
 from headrace.edge.edge_state import Known
 from headrace.edge.file_source import FileSource, Report, RowSource
-from headrace.edge.sender import exchange_at
 from headrace.edge.socket_sources import ENCODINGS, ChannelSource, Connections, Datagrams, StandardInput
 from headrace.edge.spool import Spool
 from headrace.inputs import Source
 from headrace.model.errors import UsageError
 from headrace.model.schema import Catalog, Stream
-from headrace.wire.exchange import Exchange
 
 UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 SIZE = re.compile(r"([1-9][0-9]{0,11}) ?([KMG]B|)")
@@ -81,12 +81,8 @@ SOURCES: Mapping[str, Mapping[str, Key]] = {"files": INPUT, "udp": SOCKET, "tcp"
 """The keys of each kind of source, beside `kind`."""
 KIND: Mapping[str, Key] = {"kind": Key(checks.one_of(*SOURCES), True)}
 SHIP: Mapping[str, Key] = {
-    "to": Key(checks.text, True),
-    "token_file": Key(checks.text),
-    "allow_plain": Key(checks.boolean),
-    "every": Key(checks.seconds),
+    **DESTINATION,
     "heartbeat": Key(checks.seconds),
-    "poll": Key(checks.seconds),
     "patience": Key(checks.seconds),
     "spool_bytes": Key(size),
 }
@@ -111,13 +107,11 @@ class AgentFile:
     schema: Path
     stream: str
     state: Path
-    to: Path | str
+    destination: Destination
     kind: str
     files: Source | None = None
     channel: Mapping[str, Any] = field(default_factory=dict)
     functions: Path | None = None
-    token: str | None = None
-    allow_plain: bool = False
     pace: Pace = field(default_factory=Pace)
 
 
@@ -139,20 +133,13 @@ def read_agent_file(file: Path) -> AgentFile:
         schema=find_file(file, document, "schema"),
         stream=document["stream"],
         state=locate(file, document["state"]),
-        to=find_destination(file, ship),
+        destination=make_destination(file, ship),
         kind=kind,
         files=make_source(file, values, "[source]") if kind == "files" else None,
-        channel={} if kind == "files" else name_arguments(values),
+        channel={"encoding": "json"} | {"idle_s" if key == "idle" else key: value for key, value in values.items()},
         functions=find_optional_file(file, document, "functions"),
-        token=read_ship_token(file, ship),
-        allow_plain=ship.get("allow_plain", False),
         pace=Pace(**pace),
     )
-
-
-def name_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a channel by their names, which have their unit."""
-    return {"encoding": "json"} | {"idle_s" if key == "idle" else key: value for key, value in values.items()}
 
 
 # What it makes
@@ -182,13 +169,10 @@ def build_agent(agent: AgentFile, mode: Mode, report: Report) -> Agent:
     if agent.files is not None and not Path(agent.files.path).is_dir():
         problem = f"{agent.file}, [source]: 'path' names {agent.files.path}, and there is no such directory"
         raise UsageError("job", problem, hint="make it, or correct the path; it is relative to the agent file")
-
-    def connect() -> Exchange:
-        return exchange_at(agent.to, stream.name, agent.token, allow_plain=agent.allow_plain)
-
     spool = Spool(agent.state, agent.edge, stream.name)
     try:
         source = open_source(agent, stream, spool.known, report)
+        connect = partial(agent.destination.connect, stream)
         return Agent(catalog, stream, spool, source, connect, mode=mode, pace=agent.pace, report=report)
     except BaseException:
         spool.close()

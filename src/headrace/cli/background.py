@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from types import FrameType
 
 from rich.console import Console
+from rich.text import Text
 
-from headrace.cli.live import say
+from headrace.cli.live import REFRESH_S, say, watching
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Work:
+class BackgroundCall:
     """A call in a thread of its own; what it raises is raised where it is waited for."""
 
     def __init__(self, call: Callable[[], None]) -> None:
@@ -45,21 +46,40 @@ def stopped_by_signals(stopping: threading.Event, console: Console, message: str
     PySpark's own handler, which would cancel the step, is in place once the session has started: ours must come after
     it.
     """
-    asked = threading.Event()
+    signalled = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield signalled
         return
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        if asked.is_set():
+        if signalled.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        signalled.set()
         stopping.set()
         say(console, f"{message}; once more stops at once")
 
     before = {number: signal.signal(number, stop) for number in SIGNALS}
     try:
-        yield asked
+        yield signalled
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def run_watched(
+    call: Callable[[], None],
+    stopping: threading.Event,
+    console: Console,
+    message: str,
+    line: Callable[[], str],
+    *,
+    quiet: bool,
+) -> None:
+    """Run a call until it ends, or a signal asks it to stop; show its line meanwhile."""
+    work = BackgroundCall(call)
+    in_place = console.is_terminal and not quiet
+    with stopped_by_signals(stopping, console, message), watching(console, in_place) as show:
+        while not work.wait(REFRESH_S):
+            if not quiet:
+                text = line()
+                show([text], Text(text))

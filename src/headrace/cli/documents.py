@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.cli.checks import Check, Misfit, setting
+from headrace.cli import checks
+from headrace.cli.checks import Check, Misfit
+from headrace.edge.sender import exchange_at
 from headrace.inputs.text_file import read_text
 from headrace.model.errors import UsageError, nearest
+from headrace.model.schema import Stream
 from headrace.storage.disk import local_path
+from headrace.wire.exchange import Exchange
 from headrace.wire.tokens import read_token
 
 URL = ("http://", "https://")
@@ -57,7 +62,7 @@ def read_settings(file: Path, document: Mapping[str, Any], where: str, prefix: s
         if isinstance(value, dict):
             settings |= read_settings(file, value, where, f"{prefix}{key}.")
         else:
-            settings[f"{prefix}{key}"] = check_value(f"{file}, {where}", f"{prefix}{key}", value, setting)
+            settings[f"{prefix}{key}"] = check_value(f"{file}, {where}", f"{prefix}{key}", value, checks.setting)
     return settings
 
 
@@ -81,13 +86,34 @@ def find_optional_file(file: Path, document: Mapping[str, Any], key: str) -> Pat
     return find_file(file, document, key) if key in document else None
 
 
-def find_destination(file: Path, ship: Mapping[str, Any]) -> Path | str:
-    """Return the URL or the directory that frames go to."""
+# Where frames go
+
+
+SHIP: Mapping[str, Key] = {
+    "to": Key(checks.text, True),
+    "token_file": Key(checks.text),
+    "allow_plain": Key(checks.boolean),
+    "every": Key(checks.seconds),
+    "poll": Key(checks.seconds),
+}
+"""The keys of `[ship]` that edges and relays share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where an edge or a relay sends its frames: a URL or a directory, with the token to send with, if it has one."""
+
+    to: Path | str
+    token: str | None = None
+    allow_plain: bool = False
+
+    def connect(self, stream: Stream) -> Exchange:
+        return exchange_at(self.to, stream.name, self.token, allow_plain=self.allow_plain)
+
+
+def make_destination(file: Path, ship: Mapping[str, Any]) -> Destination:
+    """Return the destination that a checked `[ship]` names."""
     to: str = ship["to"]
-    return to if to.startswith(URL) else locate(file, to)
-
-
-def read_ship_token(file: Path, ship: Mapping[str, Any]) -> str | None:
-    """Return the token to send with, if a file holds one."""
     path = find_optional_file(file, ship, "token_file")
-    return None if path is None else read_token(path)
+    token = None if path is None else read_token(path)
+    return Destination(to if to.startswith(URL) else locate(file, to), token, ship.get("allow_plain", False))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from headrace.cli.output_file import writing
-from headrace.inputs import BadFile, Rows, Source, list_files, one_file, read_file
+from headrace.inputs import BadFile, InputRows, Source, list_files, one_file, read_file
 from headrace.inputs.inference import infer_schema
 from headrace.inputs.readers import refuse_rejected
 from headrace.inputs.source import REPAIR, REPAIR_TABLE
@@ -99,18 +99,18 @@ class DataFiles:
                 problem.hint = REPAIR_TABLE
             raise
 
-    def read(self, relation: Stream | Table) -> Rows:
+    def read(self, relation: Stream | Table) -> InputRows:
         """Read all rows in declared types, as a run reads them; a row of a static table must fit."""
         source, files = self.files_of(relation.name, is_stream=isinstance(relation, Stream))
         try:
             found = [rows for file in files for rows in read_file(source, file, relation)]
         except BadFile as problem:
             raise BadFile(problem.path, problem.problem, problem.detail, REPAIR_TABLE) from None
-        empty = Rows(conform(pa.table({}), relation.columns))
+        empty = InputRows(conform(pa.table({}), relation.columns))
         rejected = pa.concat_tables([rows.rejected for rows in (empty, *found)])
         if isinstance(relation, Table):
             refuse_rejected(source.path, rejected)
-        return Rows(pa.concat_tables([rows.table for rows in (empty, *found)]), rejected)
+        return InputRows(pa.concat_tables([rows.table for rows in (empty, *found)]), rejected)
 
 
 def relation_name(path: Path) -> str:
@@ -122,7 +122,7 @@ def is_data(file: InputFile, known: str | None) -> bool:
     return known is None and not file.path.endswith(".sql")
 
 
-def read_relation(folder: Path, relation: Stream | Table) -> Rows:
+def read_relation(folder: Path, relation: Stream | Table) -> InputRows:
     """Read all rows of DIR/<name>/ in declared types."""
     return DataFiles(folder).read(relation)
 

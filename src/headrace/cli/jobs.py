@@ -88,15 +88,11 @@ def build_engine(
     engine.add_script(script)
     for stream in script.catalog.streams:
         source, sent = job.streams[stream.name.lower()], job.edges.get(stream.name.lower())
-        engine.stream(
-            stream.name,
-            None if source is None else source.path,
-            format="parquet" if source is None else source.format,
-            options=None if source is None else source.options,
-            edges=sent.names if sent else (),
-            frames=sent.frames if sent else None,
-            push=sent.push if sent else "partials",
+        files: dict[str, Any] = (
+            {} if source is None else {"source": source.path, "format": source.format, "options": source.options}
         )
+        edges: dict[str, Any] = {} if sent is None else {"edges": sent.names, "frames": sent.frames, "push": sent.push}
+        engine.stream(stream.name, **files, **edges)
     for table in script.catalog.tables:
         source = job.tables[table.name.lower()]
         engine.table(table.name, source.path, format=source.format, options=source.options)

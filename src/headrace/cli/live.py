@@ -7,33 +7,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from headrace.cli.tables import RIGHT, CellColumn, build_table, print_wide
 from headrace.engine.progress import Progress
 from headrace.model.errors import printable
-from headrace.model.time import MICROSECOND, UNITS_US, format_timestamp, to_microseconds
+from headrace.model.time import MICROSECOND, SECOND_US, UNITS_US, format_timestamp, to_microseconds
 from headrace.storage.records import ResultFolder
 
 REFRESH_S = 0.25
 LINE_S = 5.0
-MOST_QUERIES = 20
-WIDEST = 1_000
+MAX_QUERIES = 20
 LEFT_OUT = "empty windows left out"
 BEGINNING = "reading the first files and making the plan"
 
-Show = Callable[[Sequence[Progress]], None]
-
 
 def facts(progress: Progress) -> list[list[str]]:
-    """What there is to say, in three groups."""
+    """Return what there is to say, in three groups."""
     totals = progress.totals
     position = "all input read" if progress.ended else "no watermark yet"
     if progress.watermark is not None:
-        position = f"watermark {format_timestamp(to_microseconds(progress.watermark.replace(microsecond=0)))}"
+        position = describe_watermark(to_microseconds(progress.watermark))
     begun = [f"step {progress.step:,}", count_noun(len(progress.queries), "query", "queries")]
     if progress.sharing is not None:
         begun.append(f"sharing {progress.sharing:.1f}x")
@@ -54,6 +51,10 @@ def facts(progress: Progress) -> list[list[str]]:
             *([f"changed files {totals.changed:,}"] if totals.changed else []),
         ],
     ]
+
+
+def describe_watermark(watermark_us: int) -> str:
+    return f"watermark {format_timestamp(watermark_us - watermark_us % SECOND_US)}"
 
 
 def count_noun(count: int, one: str, many: str) -> str:
@@ -86,38 +87,44 @@ def block_of(all_progress: Iterable[Progress]) -> Text:
     return shown
 
 
-@contextmanager
-def watching(
-    console: Console, in_place: bool, clock: Callable[[], float] = time.monotonic, *, is_first: bool = True
-) -> Iterator[Show]:
-    """Gives a function to call now and then with the progress of each stream. A first run has a plan to make."""
-    if in_place:
-        with Live(Text(BEGINNING if is_first else ""), console=console, auto_refresh=False, transient=True) as live:
-            live.refresh()
-            yield lambda found: live.update(block_of(found), refresh=True) if found else None
-    else:
-        if is_first:
-            say(console, BEGINNING)
-        yield Lines(console, clock)
+class NewLines:
+    """Prints lines every few seconds, if they say something new."""
 
-
-class Lines:
-    """A line per stream every few seconds, when a step came since the last."""
-
-    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console
         self.clock = clock
         self.shown_s = clock()
-        self.steps: dict[str, int] = {}
+        self.shown: Sequence[str] = ()
 
-    def __call__(self, found: Sequence[Progress]) -> None:
-        if self.clock() - self.shown_s < LINE_S:
-            return
-        self.shown_s = self.clock()
-        for progress in found:
-            if self.steps.get(progress.stream) != progress.step:
-                self.steps[progress.stream] = progress.step
-                say(self.console, line_of(progress))
+    def __call__(self, lines: Sequence[str]) -> None:
+        new = [line for line in lines if line not in self.shown]
+        if new and self.clock() - self.shown_s >= LINE_S:
+            self.shown_s, self.shown = self.clock(), lines
+            for line in new:
+                say(self.console, line)
+
+
+@contextmanager
+def watching(console: Console, in_place: bool, first: str = "") -> Iterator[Callable[[Sequence[str], Text], None]]:
+    """Give a function to call now and then with lines, and with the text that shows the same in place."""
+    if in_place:
+        with Live(Text(first), console=console, auto_refresh=False, transient=True) as live:
+            live.refresh()
+            yield lambda lines, block: live.update(block, refresh=True) if lines else None
+    else:
+        if first:
+            say(console, first)
+        new_lines = NewLines(console)
+        yield lambda lines, block: new_lines(lines)
+
+
+@contextmanager
+def watching_run(
+    console: Console, in_place: bool, *, is_first: bool = True
+) -> Iterator[Callable[[Sequence[Progress]], None]]:
+    """Give a function to call now and then with the progress of each stream. A first run has a plan to make."""
+    with watching(console, in_place, BEGINNING if is_first else "") as show:
+        yield lambda all_progress: show([line_of(progress) for progress in all_progress], block_of(all_progress))
 
 
 def say(console: Console, text: str) -> None:
@@ -131,29 +138,19 @@ def summarise(console: Console, all_progress: Sequence[Progress], folders: Itera
         say(console, line_of(progress))
         if progress.queries:
             print_wide(console, query_table(progress))
-        if len(progress.queries) > MOST_QUERIES:
-            left = len(progress.queries) - MOST_QUERIES
+        if len(progress.queries) > MAX_QUERIES:
+            left = len(progress.queries) - MAX_QUERIES
             say(console, f"... and {left:,} more queries: headrace queries list JOB shows them")
     for folder in dict.fromkeys(folders):
         say(console, f"results: {Path(folder.path) / '<query>' / f'step-*.{folder.format}'}")
 
 
 def query_table(progress: Progress) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("query", no_wrap=True)
-    shown = list(progress.queries.items())[:MOST_QUERIES]
-    has_gaps = any(state.left_out for _, state in shown)
-    for name in ("windows", "rows", "row errors", *([LEFT_OUT] if has_gaps else [])):
-        table.add_column(name, justify="right")
-    for name, state in shown:
-        counts = state.windows, state.rows, state.errors, *([state.left_out] if has_gaps else [])
-        table.add_row(Text(printable(name)), *(f"{count:,}" for count in counts))
-    return table
-
-
-def print_wide(console: Console, table: Table) -> None:
-    """As wide as the table is where nobody's terminal would cut it."""
-    if not console.is_terminal:
-        widest = console.options.update(width=WIDEST)
-        console.width = max(console.width, console.measure(table, options=widest).maximum)
-    console.print(table)
+    shown = dict(list(progress.queries.items())[:MAX_QUERIES])
+    counts = {"windows": "windows", "rows": "rows", "row errors": "errors"}
+    if any(query.left_out for query in shown.values()):
+        counts[LEFT_OUT] = "left_out"
+    columns = [CellColumn("query", list(shown))]
+    for name, field in counts.items():
+        columns.append(CellColumn(name, [f"{getattr(query, field):,}" for query in shown.values()], RIGHT))
+    return build_table(columns)

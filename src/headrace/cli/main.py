@@ -20,29 +20,29 @@ EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
 
 
-class Entry(NamedTuple):
-    """Where a sub-command lives (`module:attribute`) and what it does, in one line."""
+class CommandEntry(NamedTuple):
+    """Where a sub-command lives (`module:attribute`, below `headrace.cli.commands`) and what it does, in one line."""
 
     target: str
     summary: str
 
 
-COMMANDS: Mapping[str, Entry] = {
-    "parse": Entry("headrace.cli.commands.parse:parse", "Check queries and show how they are understood."),
-    "data": Entry("headrace.cli.commands.data:data", "Generate the papers' streams."),
-    "workload": Entry("headrace.cli.commands.workload:workload", "Generate the papers' sets of queries."),
-    "eval": Entry("headrace.cli.commands.eval:evaluate", "Answer queries over files, without Spark."),
-    "explain": Entry("headrace.cli.commands.explain:explain", "Show the shared plan of queries, and what it costs."),
-    "init": Entry("headrace.cli.commands.init:init", "Write the skeleton of a job."),
-    "run": Entry("headrace.cli.commands.run:run", "Run a job on Spark."),
-    "edge": Entry("headrace.cli.commands.edge:edge", "Run the agent of an edge: partial aggregation beside the data."),
-    "relay": Entry("headrace.cli.commands.relay:relay", "Combine the frames of many edges, and send one for all."),
-    "queries": Entry("headrace.cli.commands.queries:queries", "List, add, drop and replace the queries of a job."),
-    "steps": Entry("headrace.cli.commands.steps:steps", "Show the steps of a job, or abandon input that is gone."),
-    "tables": Entry("headrace.cli.commands.queries:tables", "Let a job read its static tables again."),
-    "calibrate": Entry("headrace.cli.commands.calibrate:calibrate_command", "Measure the planner's cost constants."),
-    "demo": Entry("headrace.cli.commands.demo:demo", "See many queries answered over one stream."),
-    "doctor": Entry("headrace.cli.commands.doctor:doctor", "Check this machine for what Headrace needs."),
+COMMANDS: Mapping[str, CommandEntry] = {
+    "parse": CommandEntry("parse:parse", "Check queries and show how they are understood."),
+    "data": CommandEntry("data:data", "Generate the papers' streams."),
+    "workload": CommandEntry("workload:workload", "Generate the papers' sets of queries."),
+    "eval": CommandEntry("eval:evaluate", "Answer queries over files, without Spark."),
+    "explain": CommandEntry("explain:explain", "Show the shared plan of queries, and what it costs."),
+    "init": CommandEntry("init:init", "Write the skeleton of a job."),
+    "run": CommandEntry("run:run", "Run a job on Spark."),
+    "edge": CommandEntry("edge:edge", "Run the agent of an edge: partial aggregation beside the data."),
+    "relay": CommandEntry("relay:relay", "Combine the frames of many edges, and send one for all."),
+    "queries": CommandEntry("queries:queries", "List, add, drop and replace the queries of a job."),
+    "steps": CommandEntry("steps:steps", "Show the steps of a job, or abandon input that is gone."),
+    "tables": CommandEntry("queries:tables", "Let a job read its static tables again."),
+    "calibrate": CommandEntry("calibrate:calibrate_command", "Measure the planner's cost constants."),
+    "demo": CommandEntry("demo:demo", "See many queries answered over one stream."),
+    "doctor": CommandEntry("doctor:doctor", "Check this machine for what Headrace needs."),
 }
 
 TASKS: Mapping[str, Sequence[str]] = {
@@ -68,7 +68,7 @@ EXTRA_OF_PACKAGE: Mapping[str, str] = {
 
 def load_command(name: str) -> click.Command:
     """Import the sub-command called `name`."""
-    module, _, attribute = COMMANDS[name].target.partition(":")
+    module, _, attribute = f"headrace.cli.commands.{COMMANDS[name].target}".partition(":")
     try:
         command = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:

@@ -56,12 +56,12 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedBox:
     box: Box
     x: float
     y: float
     width: float
-    parent: Placed | None = None
+    parent: PlacedBox | None = None
 
     @property
     def middle(self) -> float:
@@ -191,17 +191,17 @@ def tip_lines(fold: NodeFold) -> Iterator[str]:
 # From boxes to places
 
 
-def places(root: Box) -> Iterator[Placed]:
+def places(root: Box) -> Iterator[PlacedBox]:
     column = min((WIDTH - 2 * MARGIN + GAP) / root.columns, WIDEST_BOX + GAP)
     whole = column * root.columns - GAP
     yield from place_box(root, (WIDTH - whole) / 2, TOP, column, None)
 
 
-def place_box(box: Box, left: float, y: float, column: float, parent: Placed | None) -> Iterator[Placed]:
+def place_box(box: Box, left: float, y: float, column: float, parent: PlacedBox | None) -> Iterator[PlacedBox]:
     """The box in the middle above its children; it is never wider than they are together."""
     room = column * box.columns - GAP
     width = min(room, WIDEST_INNER_BOX)
-    here = Placed(box, left + (room - width) / 2, y, width, parent)
+    here = PlacedBox(box, left + (room - width) / 2, y, width, parent)
     yield here
     for child in box.children:
         yield from place_box(child, left, y + LEVEL_HEIGHT, column, here)
@@ -211,7 +211,7 @@ def place_box(box: Box, left: float, y: float, column: float, parent: Placed | N
 # From places to SVG
 
 
-def draw_box(place: Placed) -> str:
+def draw_box(place: PlacedBox) -> str:
     box, room = place.box, place.width - 2 * PADDING
     most = (BOX_HEIGHT - PADDING) // LINE_HEIGHT
     parts = [
@@ -225,7 +225,7 @@ def draw_box(place: Placed) -> str:
     return "".join([*parts, "</g>"])
 
 
-def arc(place: Placed) -> str:
+def arc(place: PlacedBox) -> str:
     assert place.parent is not None
     start, end = place.parent.y + BOX_HEIGHT, place.y
     half = (start + end) / 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,15 @@ from headrace.aggregates.registry import register_aggregates
 from headrace.cli import checks
 from headrace.cli.checks import Misfit
 from headrace.cli.documents import (
+    SHIP,
+    Destination,
     Key,
     check_section,
-    find_destination,
     find_file,
     find_optional_file,
     locate,
+    make_destination,
     read_document,
-    read_ship_token,
 )
 from headrace.cli.job_file import read_edge_tokens
 from headrace.cli.scripts import find_stream, read_schema
@@ -26,6 +27,8 @@ from headrace.model.errors import UsageError
 from headrace.model.schema import Stream
 from headrace.model.time import parse_duration
 from headrace.wire.tokens import Tokens
+
+EVERY_S, POLL_S = 1.0, 2.0
 
 
 def names(value: Any) -> tuple[str, ...]:
@@ -49,15 +52,6 @@ RELAY: Mapping[str, Key] = {
     "hosts": Key(checks.texts),
     "ship": Key(checks.section, True),
 }
-SHIP: Mapping[str, Key] = {
-    "to": Key(checks.text, True),
-    "token_file": Key(checks.text),
-    "allow_plain": Key(checks.boolean),
-    "every": Key(checks.seconds),
-    "poll": Key(checks.seconds),
-}
-SHIP_FIELDS = {"every": "every_s", "poll": "poll_s", "allow_plain": "allow_plain"}
-"""The fields of `RelayFile` by the keys of `[ship]` that set them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +63,18 @@ class RelayFile:
     edges: tuple[str, ...]
     inbox: Path
     state: Path
-    to: Path | str
+    destination: Destination
     idle_us: int | None = None
     listen: str | None = None
     tokens: Tokens | None = None
     hosts: tuple[str, ...] = ()
-    ship_token: str | None = None
-    allow_plain: bool = False
-    every_s: float = 1.0
-    poll_s: float = 2.0
+    every_s: float = EVERY_S
+    poll_s: float = POLL_S
 
-    def place_above(self, stream: Stream) -> Path | str:
+    def destination_of(self, stream: Stream) -> Destination:
         """Return where the frames of a stream go. A directory has one below it for each stream."""
-        return self.to / stream.name if isinstance(self.to, Path) else self.to
+        to = self.destination.to
+        return replace(self.destination, to=to / stream.name) if isinstance(to, Path) else self.destination
 
 
 def read_relay_file(file: Path) -> RelayFile:
@@ -96,13 +89,13 @@ def read_relay_file(file: Path) -> RelayFile:
         edges=document["edges"],
         inbox=locate(file, document["inbox"]),
         state=locate(file, document["state"]),
-        to=find_destination(file, ship),
+        destination=make_destination(file, ship),
         idle_us=parse_duration(document["idle"]) if "idle" in document else None,
         listen=document.get("listen"),
         hosts=document.get("hosts", ()),
         tokens=read_edge_tokens(file, document, document["edges"]),
-        ship_token=read_ship_token(file, ship),
-        **{SHIP_FIELDS[key]: ship[key] for key in SHIP_FIELDS if key in ship},
+        every_s=ship.get("every", EVERY_S),
+        poll_s=ship.get("poll", POLL_S),
     )
 
 

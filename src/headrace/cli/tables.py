@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any, NamedTuple
 
 from rich import box
 from rich.console import Console
@@ -17,17 +18,49 @@ from headrace.model.time import format_timestamp
 from headrace.model.types import DataType, Value
 
 MAX_WIDTH = 1_000_000
+MAX_FILE_WIDTH = 1_000
+LEFT: Mapping[str, Any] = {"no_wrap": True}
+RIGHT: Mapping[str, Any] = {"no_wrap": True, "justify": "right"}
+
+
+class CellColumn(NamedTuple):
+    """The cells of a column in a table on a terminal, and how they are laid out."""
+
+    name: str
+    cells: Sequence[str]
+    layout: Mapping[str, Any] = LEFT
+
+
+def build_table(columns: Sequence[CellColumn], title: str | None = None) -> RichTable:
+    """Return a table of texts. Nothing in its cells is markup or steers the terminal."""
+    heading = None if title is None else Text(title, style="bold")
+    table = RichTable(title=heading, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(Text(column.name), **column.layout)
+    for row in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def print_wide(console: Console, table: RichTable) -> None:
+    """Print a table, as wide as it is where no terminal would cut it."""
+    if not console.is_terminal:
+        unbounded = console.options.update(width=MAX_FILE_WIDTH)
+        console.width = max(console.width, console.measure(table, options=unbounded).maximum)
+    console.print(table)
 
 
 def print_rows(title: str, columns: Sequence[Column], rows: Sequence[tuple[Value, ...]], most: int) -> None:
-    """The first `most` rows as a table."""
-    table = RichTable(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(
-            Text(printable(column.name)), justify="right" if column.type.is_numeric else "left", no_wrap=True
+    """Print the first `most` rows as a table."""
+    shown = [
+        CellColumn(
+            printable(column.name),
+            [show_in(row[place], column) for row in rows[:most]],
+            RIGHT if column.type.is_numeric else LEFT,
         )
-    for row in rows[:most]:
-        table.add_row(*(Text(show_in(value, column)) for value, column in zip(row, columns, strict=True)))
+        for place, column in enumerate(columns)
+    ]
+    table = build_table(shown, title)
     console = Console()
     # Numbers are never cut: lines that are too long for a terminal are wrapped by it.
     width = Console(width=MAX_WIDTH).measure(table).maximum

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.inputs import Rows
+from headrace.inputs import InputRows
 from headrace.inputs.source import Declaration
 from headrace.model.arrow import conform
 from headrace.model.schema import Stream
@@ -42,7 +42,7 @@ class Intake:
         return sum(each.rows for each in self.refused)
 
 
-def intake_of(rows: Rows) -> Intake:
+def intake_of(rows: InputRows) -> Intake:
     """The rows that a reader found; those that it rejected are counted by reason."""
     reasons, refused = rows.rejected["reason"], []
     for count in reasons.value_counts() if len(reasons) else ():

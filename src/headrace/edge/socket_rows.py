@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.edge.intake import Intake, Refused, concat, intake_of, refused_only
-from headrace.inputs import Rows
+from headrace.inputs import InputRows
 from headrace.inputs.conversion import check_schema, convert_table
 from headrace.inputs.folders import Folders
 from headrace.inputs.json_lines import JsonFormat
-from headrace.inputs.lines import Lines, parse
+from headrace.inputs.lines import LineBlock, parse
 from headrace.inputs.readers import typed_rows
 from headrace.inputs.source import Declaration
 from headrace.model.arrow import is_bytes, is_text
@@ -184,7 +184,7 @@ def rows_in(items: Iterable[Item], stream: Stream, columns: Collection[str]) -> 
         if kind is Refused:
             found.append(refused_only(stream, columns, *group))
         elif kind is bytes:
-            found += [json_rows(Lines.of(lines), stream, columns) for lines in joined_lines(group)]
+            found += [json_rows(LineBlock.of(lines), stream, columns) for lines in joined_lines(group)]
         else:
             found += [arrow_rows(piece, stream, columns) for batch in group for piece in pieces_of(batch)]
     return concat(found)
@@ -205,11 +205,11 @@ def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(begin, PIECE_ROWS)
 
 
-def json_rows(lines: Lines, stream: Stream, columns: Collection[str]) -> Intake:
+def json_rows(lines: LineBlock, stream: Stream, columns: Collection[str]) -> Intake:
     declaration, layout = Declaration.of(stream), JsonFormat(stream.columns, 0)
     asked = declaration.select_columns(columns)
 
-    def read() -> Iterator[Rows]:
+    def read() -> Iterator[InputRows]:
         for part, parsed in parse(lines, layout.fast, layout.slow):
             yield typed_rows(part, parsed, declaration, asked, NOWHERE)
 
@@ -219,17 +219,19 @@ def json_rows(lines: Lines, stream: Stream, columns: Collection[str]) -> Intake:
 def arrow_rows(batch: pa.RecordBatch, stream: Stream, columns: Collection[str]) -> Intake:
     """A batch whose columns can't be read as declared is bad with all its rows."""
 
-    def read() -> Iterator[Rows]:
+    def read() -> Iterator[InputRows]:
         check_schema(batch.schema, stream)
         found = convert_table(pa.Table.from_batches([batch]), stream.columns, stream.zone)
-        yield Rows(
+        yield InputRows(
             found.table.select([each.name for each in Declaration.of(stream).select_columns(columns)]), found.rejected
         )
 
     return read_or_refuse(read, batch.num_rows, stream, columns)
 
 
-def read_or_refuse(read: Callable[[], Iterator[Rows]], count: int, stream: Stream, columns: Collection[str]) -> Intake:
+def read_or_refuse(
+    read: Callable[[], Iterator[InputRows]], count: int, stream: Stream, columns: Collection[str]
+) -> Intake:
     """Return `count` rows as they are read, or refuse all of them: nothing that a peer sends ends its reader."""
     try:
         found = [intake_of(rows) for rows in read()]

@@ -2,11 +2,11 @@
 
 from headrace.inputs.file_list import list_files
 from headrace.inputs.readers import cut, one_file, read, read_file, read_table
-from headrace.inputs.source import BadFile, Rows, Source
+from headrace.inputs.source import BadFile, InputRows, Source
 
 __all__ = [
     "BadFile",
-    "Rows",
+    "InputRows",
     "Source",
     "cut",
     "list_files",

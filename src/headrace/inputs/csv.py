@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from headrace.inputs.conversion import match_columns
-from headrace.inputs.lines import Lines, Parsed, first_line
+from headrace.inputs.folders import NO_FOLDERS, Folders
+from headrace.inputs.lines import LineBlock, ParsedLines, decode_text, first_line, parse_slowly
 from headrace.inputs.source import BadFile, Declaration, Source, reading
 from headrace.model.arrow import one_array
 
@@ -34,6 +35,7 @@ class CsvFormat:
     positions: dict[str, int]
     first: int
     """The byte at which the first row begins."""
+    folders: Folders = NO_FOLDERS
 
     @classmethod
     def of(cls, source: Source, path: str, declaration: Declaration) -> CsvFormat:
@@ -45,13 +47,16 @@ class CsvFormat:
             names, after = [column.name for column in declaration.columns], start
         with reading(path):
             positions = match_columns(names, declaration.columns)
+        shown = line.decode(errors="replace")
+        detail = f"its first line is '{shown}'; the options delimiter and header say how it is read"
+        folders = Folders.of(source, path, declaration, positions, detail)
         nulls = ("", source.option("null_value", ""))
-        return cls(delimiter, quote, nulls, len(names), positions, after)
+        return cls(delimiter, quote, nulls, len(names), positions, after, folders)
 
-    def fast(self, lines: Lines) -> Parsed | None:
+    def fast(self, lines: LineBlock) -> ParsedLines | None:
         """All of the lines by Arrow, or None if one of them is bad or is not surely read as `slow` reads it."""
         data = lines.data
-        if data.startswith(codecs.BOM_UTF8) or data.count(b"\r") != data.count(b"\r\n") or not is_utf8(data):
+        if data.startswith(codecs.BOM_UTF8) or data.count(b"\r") != data.count(b"\r\n") or decode_text(data) is None:
             return None
         # A last row of our own: an open quote before it would swallow it, as one in the midst swallows the next line.
         guarded = data + f"\n0{self.delimiter * (self.fields - 1)}\n".encode()
@@ -78,28 +83,16 @@ class CsvFormat:
             name: one_array(table.column(str(position)).slice(0, len(lines)))
             for name, position in self.positions.items()
         }
-        return Parsed(columns, np.arange(len(lines)), [])
+        return ParsedLines(columns, np.arange(len(lines)), [])
 
-    def slow(self, lines: Lines) -> Parsed:
-        texts: dict[str, list[str | None]] = {name: [] for name in self.positions}
-        kept: list[int] = []
-        refused: list[tuple[int, str]] = []
-        for number in range(len(lines)):
-            try:
-                fields = split_line(lines.raw(number).decode(), self.delimiter, self.quote, self.nulls)
-                if len(fields) != self.fields:
-                    raise ValueError(f"{len(fields)} fields instead of {self.fields}")
-            except UnicodeDecodeError:
-                refused.append((number, "not valid UTF-8"))
-                continue
-            except ValueError as problem:
-                refused.append((number, str(problem)))
-                continue
-            kept.append(number)
-            for name, position in self.positions.items():
-                texts[name].append(fields[position])
-        columns = {name: pa.array(values, pa.string()) for name, values in texts.items()}
-        return Parsed(columns, np.array(kept, np.int64), refused)
+    def slow(self, lines: LineBlock) -> ParsedLines:
+        return parse_slowly(lines, dict.fromkeys(self.positions, pa.string()), self.read_row)
+
+    def read_row(self, line: str) -> dict[str, str | None]:
+        fields = split_line(line, self.delimiter, self.quote, self.nulls)
+        if len(fields) != self.fields:
+            raise ValueError(f"{len(fields)} fields instead of {self.fields}")
+        return {name: fields[position] for name, position in self.positions.items()}
 
 
 def header_names(path: str, line: bytes, delimiter: str, quote: str) -> list[str]:
@@ -143,11 +136,3 @@ def quoted_text(line: str, position: int, quote: str) -> tuple[str, int]:
         parts.append(quote)
         position = end + 2
     raise ValueError("a quote that is not closed")
-
-
-def is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -23,16 +23,19 @@ class Folders:
 
     @classmethod
     def of(
-        cls, source: Source, path: str, declaration: Declaration, held: Collection[str], found: str | None = None
+        cls, source: Source, path: str, declaration: Declaration, held: Collection[str], detail: str | None = None
     ) -> Folders:
-        """`found` describes what there is instead of the event time."""
+        """Return the values for columns that are not `held`. `detail` says what there is instead of the event time."""
         texts = folder_values(source, path)
-        lacking = [each for each in declaration.columns if each.name not in held]
-        if declaration.event_time in {each.name for each in lacking if each.name.lower() not in texts}:
-            raise BadFile(path, f"has no column '{declaration.event_time}', the event time", found)
-        present = [each for each in lacking if each.name.lower() in texts]
+        columns = {column.name: column for column in declaration.columns if column.name.lower() in texts}
+        if declaration.event_time is not None and declaration.event_time not in {*held, *columns}:
+            raise BadFile(path, f"has no column '{declaration.event_time}', the event time", detail)
         return cls(
-            {each.name: folder_value(path, texts[each.name.lower()], each, declaration.zone) for each in present}
+            {
+                name: folder_value(path, texts[name.lower()], column, declaration.zone)
+                for name, column in columns.items()
+                if name not in held
+            }
         )
 
     def column(self, column: Column, length: int) -> pa.Array:
@@ -44,8 +47,11 @@ class Folders:
         return array if value is None or not array.null_count else pc.coalesce(array, value)
 
 
+NO_FOLDERS = Folders({})
+
+
 def folder_value(path: str, text: str | None, column: Column, zone: tzinfo) -> pa.Scalar:
-    found = read_texts(pa.array([text], pa.string()), column.type, UTC if column.is_local else zone)
-    if found.failed is not None:
+    read = read_texts(pa.array([text], pa.string()), column.type, UTC if column.is_local else zone)
+    if read.failed is not None:
         raise BadFile(path, f"the value of its folder '{column.name}={text}' can't be read as {column.type}")
-    return found.values[0]
+    return read.values[0]

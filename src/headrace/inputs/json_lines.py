@@ -11,7 +11,7 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from headrace.inputs.conversion import unreadable
-from headrace.inputs.lines import Lines, Parsed
+from headrace.inputs.folders import NO_FOLDERS, Folders
+from headrace.inputs.lines import LineBlock, ParsedLines, decode_text, first_line, parse_slowly
+from headrace.inputs.source import Declaration, Source
 from headrace.model.arrow import arrow_type, one_array
 from headrace.model.schema import Column
 from headrace.model.types import MAX_BIGINT, MIN_BIGINT
@@ -91,86 +93,86 @@ KINDS: dict[str, tuple[pa.DataType, Callable[[object], Any]]] = {
     "BINARY": (pa.string(), text),
     "DECIMAL": (pa.string(), number_or_text),
 }
-"""Of each type what a line gives: a column of values or of texts yet to be read, and the check of a JSON value."""
+"""For each type what a line gives: a column of values or of texts yet to be read, and the check of a JSON value."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
+    """How the lines of one file are read: the columns to look for, and the byte at which the first line begins.
+
+    Lines have no header: a folder gives its value to the rows in which the field is missing or null.
+    """
+
     columns: tuple[Column, ...]
-    first: int
+    first: int = 0
+    folders: Folders = NO_FOLDERS
+
+    @classmethod
+    def of(cls, source: Source, path: str, declaration: Declaration) -> JsonFormat:
+        folders = Folders.of(source, path, replace(declaration, event_time=None), ())
+        _, start, _ = first_line(path)
+        return cls(declaration.columns, start, folders)
 
     # Arrow, a block at a time
 
-    def fast(self, lines: Lines) -> Parsed | None:
+    def fast(self, lines: LineBlock) -> ParsedLines | None:
         """All of the lines by Arrow, or None if one of them is bad or is not surely read as `slow` reads it."""
         whole = is_object_each(lines) and decode_text(lines.data)
         if not whole or "\0" in whole or has_odd_number(whole):
             return None
         spelling = self.spelling(lines)
-        table = read_block(lines.data, [pa.field(spelling[each.name], fast_type(each)) for each in self.columns])
+        table = read_block(lines.data, [pa.field(spelling[column.name], fast_type(column)) for column in self.columns])
         if table is None or table.num_rows != len(lines):
             return None
-        arrays = {each.name: one_array(table.column(spelling[each.name])) for each in self.columns}
+        arrays = {column.name: one_array(table.column(spelling[column.name])) for column in self.columns}
         lowered = None
         for name, array in arrays.items():
             if array.null_count or spelling[name] != name:
-                lowered = whole.lower() if lowered is None else lowered
+                lowered = lowered or whole.lower()
                 if not is_always_spelled(spelling[name], whole, lowered):
                     return None
-        return Parsed(arrays, np.arange(len(lines)), [])
+        return ParsedLines(arrays, np.arange(len(lines)), [])
 
-    def spelling(self, lines: Lines) -> dict[str, str]:
+    def spelling(self, lines: LineBlock) -> dict[str, str]:
         """How the first line spells the declared names."""
         try:
-            found = DECODER.decode(lines.raw(0).decode())
+            fields = DECODER.decode(lines.raw(0).decode())
         except (ValueError, RecursionError):
-            found = Fields()
-        keys = {key.lower(): key for key, _ in reversed(found)}
-        exact = {key for key, _ in found}
+            fields = Fields()
+        keys = {key.lower(): key for key, _ in reversed(fields)}
+        exact = {key for key, _ in fields}
         names = [column.name for column in self.columns]
         return {name: name if name in exact else keys.get(name.lower(), name) for name in names}
 
     # Python, a line at a time
 
-    def slow(self, lines: Lines) -> Parsed:
-        values: dict[str, list[Any]] = {column.name: [] for column in self.columns}
-        kept: list[int] = []
-        refused: list[tuple[int, str]] = []
+    def slow(self, lines: LineBlock) -> ParsedLines:
         declared = {column.name.lower(): column for column in self.columns}
-        for number in range(len(lines)):
-            try:
-                line = lines.raw(number).decode()
-                row = row_of(line, declared) if line.strip(WHITESPACE) else None
-            except UnicodeDecodeError:
-                refused.append((number, "not valid UTF-8"))
-            except (ValueError, RecursionError) as problem:
-                is_json_error = isinstance(problem, json.JSONDecodeError | RecursionError)
-                refused.append((number, "not a JSON object" if is_json_error else str(problem)))
-            else:
-                if row is not None:
-                    kept.append(number)
-                    for name, column_values in values.items():
-                        column_values.append(row.get(name))
-        arrays = {each.name: pa.array(values[each.name], KINDS[each.type.name][0]) for each in self.columns}
-        return Parsed(arrays, np.array(kept, np.int64), refused)
+        types = {column.name: KINDS[column.type.name][0] for column in self.columns}
+        return parse_slowly(lines, types, lambda line: read_row(line, declared))
 
 
-def row_of(line: str, declared: dict[str, Column]) -> dict[str, Any]:
-    """The values of the declared columns; ValueError if the line is no row."""
-    fields = DECODER.decode(line)
+def read_row(line: str, declared: dict[str, Column]) -> dict[str, Any] | None:
+    """Return the values of the declared columns, or None for an empty line; ValueError if the line is no row."""
+    if not line.strip(WHITESPACE):
+        return None
+    try:
+        fields = DECODER.decode(line)
+    except (json.JSONDecodeError, RecursionError):
+        fields = None
     if not isinstance(fields, Fields):
         raise ValueError("not a JSON object")
-    given: dict[str, list[tuple[str, object]]] = {}
+    written: dict[str, list[tuple[str, object]]] = {}
     for key, value in fields:
         column = declared.get(key.lower())
         if column is not None:
-            given.setdefault(column.name, []).append((key, value))
-    return {name: checked_value(declared[name.lower()], found) for name, found in given.items()}
+            written.setdefault(column.name, []).append((key, value))
+    return {name: checked_value(declared[name.lower()], pairs) for name, pairs in written.items()}
 
 
-def checked_value(column: Column, found: list[tuple[str, object]]) -> Any:
-    exact = [value for key, value in found if key == column.name]
-    candidates = exact or [value for _, value in found]
+def checked_value(column: Column, pairs: list[tuple[str, object]]) -> Any:
+    exact = [value for key, value in pairs if key == column.name]
+    candidates = exact or [value for _, value in pairs]
     if len(candidates) > 1:
         raise ValueError(f"column {column.name} is given twice")
     if candidates[0] is None:
@@ -185,7 +187,7 @@ def fast_type(column: Column) -> pa.DataType:
     return arrow_type(column.type) if column.type.name == "DECIMAL" else KINDS[column.type.name][0]
 
 
-def is_object_each(lines: Lines) -> bool:
+def is_object_each(lines: LineBlock) -> bool:
     """Whether each line begins and ends with braces.
 
     If so, a valid text has an object's end at each line's. Arrow reads objects across lines and several of a line, and
@@ -193,13 +195,6 @@ def is_object_each(lines: Lines) -> bool:
     """
     characters = np.frombuffer(lines.data, np.uint8)
     return bool((characters[lines.starts] == OPENING).all() and (characters[lines.ends - 1] == CLOSING).all())
-
-
-def decode_text(data: bytes) -> str | None:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def read_block(data: bytes, fields: list[pa.Field]) -> pa.Table | None:

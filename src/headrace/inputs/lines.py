@@ -9,10 +9,10 @@ from __future__ import annotations
 import codecs
 import gzip
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ NEWLINE, RETURN = 10, 13
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class LineBlock:
     """The lines of a block of text that are not empty: bytes [starts[i], ends[i]) of `data`."""
 
     data: bytes
@@ -36,7 +36,7 @@ class Lines:
     ends: NDArray[np.int64]
 
     @classmethod
-    def of(cls, data: bytes) -> Lines:
+    def of(cls, data: bytes) -> LineBlock:
         characters = np.frombuffer(data or b"\n", np.uint8)
         newlines = np.flatnonzero(characters == NEWLINE)
         starts, ends = np.append(0, newlines + 1), np.append(newlines, len(data))
@@ -52,13 +52,13 @@ class Lines:
     def show_line(self, number: int) -> str:
         return self.raw(number).decode(errors="replace")
 
-    def part(self, begin: int, end: int) -> Lines:
+    def part(self, begin: int, end: int) -> LineBlock:
         """With the ends of the lines, since a carriage return before one means nothing when it is cut off."""
-        return Lines.of(self.data[self.starts[begin] : self.starts[end] if end < len(self) else None])
+        return LineBlock.of(self.data[self.starts[begin] : self.starts[end] if end < len(self) else None])
 
 
 @dataclass(frozen=True, eq=False)
-class Parsed:
+class ParsedLines:
     """Columns by declared name, as texts or as values already; the line of each row; refused lines with a reason."""
 
     columns: dict[str, pa.Array]
@@ -66,24 +66,55 @@ class Parsed:
     refused: list[tuple[int, str]]
 
 
-Parser = Callable[[Lines], Parsed]
-
-
 def parse(
-    lines: Lines, fast: Callable[[Lines], Parsed | None], slow: Parser, slow_lines: int = SLOW_LINES
-) -> Iterator[tuple[Lines, Parsed]]:
-    """The fast parser takes all of the lines or none; the slow one finds the bad lines where it does not."""
+    lines: LineBlock,
+    fast: Callable[[LineBlock], ParsedLines | None],
+    slow: Callable[[LineBlock], ParsedLines],
+    slow_lines: int = SLOW_LINES,
+) -> Iterator[tuple[LineBlock, ParsedLines]]:
+    """Parse lines. The fast parser takes all of them or none; the slow one finds the bad lines where it does not."""
     if not len(lines):
         return
-    found = fast(lines)
-    if found is not None:
-        yield lines, found
+    parsed = fast(lines)
+    if parsed is not None:
+        yield lines, parsed
     elif len(lines) <= slow_lines:
         yield lines, slow(lines)
     else:
         middle = len(lines) // 2
         yield from parse(lines.part(0, middle), fast, slow, slow_lines)
         yield from parse(lines.part(middle, len(lines)), fast, slow, slow_lines)
+
+
+def parse_slowly(
+    lines: LineBlock, types: Mapping[str, pa.DataType], read_row: Callable[[str], Mapping[str, Any] | None]
+) -> ParsedLines:
+    """Parse line by line. `read_row` raises ValueError for a line to refuse, and returns None for one to pass over."""
+    values: dict[str, list[Any]] = {name: [] for name in types}
+    kept: list[int] = []
+    refused: list[tuple[int, str]] = []
+    for number in range(len(lines)):
+        try:
+            row = read_row(lines.raw(number).decode())
+        except UnicodeDecodeError:
+            refused.append((number, "not valid UTF-8"))
+        except ValueError as problem:
+            refused.append((number, str(problem)))
+        else:
+            if row is not None:
+                kept.append(number)
+                for name, column in values.items():
+                    column.append(row.get(name))
+    columns = {name: pa.array(values[name], data_type) for name, data_type in types.items()}
+    return ParsedLines(columns, np.array(kept, np.int64), refused)
+
+
+def decode_text(data: bytes) -> str | None:
+    """Return the text of UTF-8 bytes, or None if they are not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def is_compressed(path: str) -> bool:

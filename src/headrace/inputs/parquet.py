@@ -14,7 +14,7 @@ from headrace.inputs.folders import Folders
 from headrace.inputs.source import (
     BadFile,
     Declaration,
-    Rows,
+    InputRows,
     Source,
     reading,
 )
@@ -40,7 +40,7 @@ def open_parquet(path: str) -> Iterator[pq.ParquetFile]:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class ParquetLayout:
     """Where the declared columns are in a file: the name of each in the file, or the value of a folder. Those in
     `by_value` are read whichever are asked for: a row is rejected or not whatever the queries.
     """
@@ -51,7 +51,7 @@ class Layout:
     by_value: frozenset[str]
 
     @classmethod
-    def of(cls, source: Source, path: str, parquet: pq.ParquetFile, declaration: Declaration) -> Layout:
+    def of(cls, source: Source, path: str, parquet: pq.ParquetFile, declaration: Declaration) -> ParquetLayout:
         schema = parquet.schema_arrow
         positions = match_columns(schema.names, declaration.columns)
         types = {name: schema.types[position] for name, position in positions.items()}
@@ -76,7 +76,7 @@ def old_times(parquet: pq.ParquetFile) -> frozenset[str]:
 def cut_parquet(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
     """Runs of row groups of about `unit_bytes` in the file."""
     with open_parquet(file.path) as parquet:
-        Layout.of(source, file.path, parquet, declaration)
+        ParquetLayout.of(source, file.path, parquet, declaration)
         metadata = parquet.metadata
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
         sizes = [(group_bytes(group), group.num_rows) for group in groups]
@@ -95,9 +95,9 @@ def group_bytes(group: pq.RowGroupMetaData) -> int:
     return sum(group.column(position).total_compressed_size for position in range(group.num_columns))
 
 
-def read_parquet(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[Rows]:
+def read_parquet(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[InputRows]:
     with open_parquet(unit.path) as parquet:
-        layout = Layout.of(source, unit.path, parquet, declaration)
+        layout = ParquetLayout.of(source, unit.path, parquet, declaration)
         if unit.end > parquet.num_row_groups:
             raise BadFile(unit.path, "has fewer row groups than when it was listed")
         needed = declaration.select_columns({*columns, *layout.by_value})
@@ -111,10 +111,10 @@ def read_parquet(source: Source, unit: Unit, declaration: Declaration, columns: 
         for batch in batches:
             arrays = {each.name: found_array(batch, layout, each) for each in needed if each.name in layout.names}
             rows = convert_rows(arrays, needed, declaration.zone, batch.num_rows, layout.folders.column)
-            yield Rows(rows.table.select(names), rows.rejected)
+            yield InputRows(rows.table.select(names), rows.rejected)
 
 
-def found_array(batch: pa.RecordBatch, layout: Layout, column: Column) -> pa.Array:
+def found_array(batch: pa.RecordBatch, layout: ParquetLayout, column: Column) -> pa.Array:
     name = layout.names[column.name]
     array = batch.column(name)
     return array.cast(pa.timestamp("us", tz="UTC")) if name in layout.old_times else array

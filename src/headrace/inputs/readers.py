@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC
+from functools import partial
 
 import pyarrow as pa
 
@@ -15,7 +16,7 @@ from headrace.inputs.csv import CsvFormat
 from headrace.inputs.file_list import list_files
 from headrace.inputs.folders import Folders
 from headrace.inputs.json_lines import JsonFormat
-from headrace.inputs.lines import Lines, Parsed, cut_bytes, first_line, owned_blocks, parse
+from headrace.inputs.lines import LineBlock, ParsedLines, cut_bytes, owned_blocks, parse
 from headrace.inputs.parquet import cut_parquet, read_parquet
 from headrace.inputs.source import (
     MAX_ROWS,
@@ -23,7 +24,7 @@ from headrace.inputs.source import (
     REPAIR_TABLE,
     BadFile,
     Declaration,
-    Rows,
+    InputRows,
     Source,
 )
 from headrace.model.arrow import arrow_type
@@ -39,14 +40,14 @@ def cut(source: Source, file: InputFile, stream: Stream, unit_bytes: int = UNIT_
     return FORMATS[source.format].cut(source, file, declared_in_files(stream), unit_bytes)
 
 
-def read(source: Source, unit: Unit, stream: Stream, columns: Collection[str]) -> Iterator[Rows]:
+def read(source: Source, unit: Unit, stream: Stream, columns: Collection[str]) -> Iterator[InputRows]:
     """The rows of a unit in pieces of bounded size, the asked columns in declared order."""
     if stream.derived is None:
         return pieces(source, unit, Declaration.of(stream), columns)
     held = {*columns, stream.derived.end} - {stream.event_time}
     names = [column.name for column in stream.columns if column.name in columns]
-    found = pieces(source, unit, declared_in_files(stream), held)
-    return (replace(rows, table=as_stream(rows.table, stream).select(names)) for rows in found)
+    parts = pieces(source, unit, declared_in_files(stream), held)
+    return (replace(rows, table=as_stream(rows.table, stream).select(names)) for rows in parts)
 
 
 def declared_in_files(stream: Stream) -> Declaration:
@@ -57,7 +58,7 @@ def declared_in_files(stream: Stream) -> Declaration:
     return Declaration(columns, stream.zone, stream.derived.end)
 
 
-def read_file(source: Source, file: InputFile, relation: Stream | Table) -> Iterator[Rows]:
+def read_file(source: Source, file: InputFile, relation: Stream | Table) -> Iterator[InputRows]:
     """All rows of a file, all declared columns."""
     declaration = Declaration.of(relation)
     names = [column.name for column in relation.columns]
@@ -95,84 +96,64 @@ def refuse_rejected(path: str, rejected: pa.Table) -> None:
         raise BadFile(path, f"has a row that can't be read: {first['reason']}", first["raw"])
 
 
-def pieces(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[Rows]:
+def pieces(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[InputRows]:
     for rows in FORMATS[source.format].read(source, unit, declaration, columns):
         if rows.table.num_rows <= MAX_ROWS:
             yield rows
             continue
-        yield Rows(rows.table.slice(0, MAX_ROWS), rows.rejected)
+        yield InputRows(rows.table.slice(0, MAX_ROWS), rows.rejected)
         for begin in range(MAX_ROWS, rows.table.num_rows, MAX_ROWS):
-            yield Rows(rows.table.slice(begin, MAX_ROWS))
+            yield InputRows(rows.table.slice(begin, MAX_ROWS))
 
 
 # Text
 
 
-def cut_csv(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
-    held = CsvFormat.of(source, file.path, declaration).positions
-    Folders.of(source, file.path, declaration, held, csv_header(source, file.path))
+TextFormat = type[CsvFormat] | type[JsonFormat]
+
+
+def cut_text(
+    text_format: TextFormat, source: Source, file: InputFile, declaration: Declaration, unit_bytes: int
+) -> list[Unit]:
+    text_format.of(source, file.path, declaration)
     return cut_bytes(file, unit_bytes)
 
 
-def csv_header(source: Source, path: str) -> str:
-    """For who wonders why a column is not found."""
-    line = first_line(path)[0].decode(errors="replace")
-    return f"its first line is '{line}'; the options delimiter and header say how it is read"
-
-
-def read_csv(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[Rows]:
-    layout = CsvFormat.of(source, unit.path, declaration)
-    folders = Folders.of(source, unit.path, declaration, layout.positions)
-    return read_lines(layout, unit, declaration, declaration.select_columns(columns), folders)
-
-
-def cut_json(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
-    json_folders(source, file.path, declaration)
-    first_line(file.path)
-    return cut_bytes(file, unit_bytes)
-
-
-def read_json(source: Source, unit: Unit, declaration: Declaration, columns: Collection[str]) -> Iterator[Rows]:
-    _, start, _ = first_line(unit.path)
-    layout = JsonFormat(declaration.columns, start)
-    folders = json_folders(source, unit.path, declaration)
-    return read_lines(layout, unit, declaration, declaration.select_columns(columns), folders)
-
-
-def json_folders(source: Source, path: str, declaration: Declaration) -> Folders:
-    """Lines have no header: a folder gives its value to the rows in which the field is missing or null."""
-    return Folders.of(source, path, Declaration(declaration.columns, declaration.zone), ())
-
-
-def read_lines(
-    layout: CsvFormat | JsonFormat, unit: Unit, declaration: Declaration, asked: list[Column], folders: Folders
-) -> Iterator[Rows]:
+def read_text(
+    text_format: TextFormat, source: Source, unit: Unit, declaration: Declaration, names: Collection[str]
+) -> Iterator[InputRows]:
+    layout = text_format.of(source, unit.path, declaration)
+    columns = declaration.select_columns(names)
     for block in owned_blocks(unit, layout.first):
-        found = [
-            typed_rows(lines, parsed, declaration, asked, folders)
-            for lines, parsed in parse(Lines.of(block), layout.fast, layout.slow)
+        parts = [
+            typed_rows(lines, parsed, declaration, columns, layout.folders)
+            for lines, parsed in parse(LineBlock.of(block), layout.fast, layout.slow)
         ]
-        if found:
-            table = pa.concat_tables([rows.table for rows in found]).combine_chunks()
-            yield Rows(table, pa.concat_tables([rows.rejected for rows in found]).combine_chunks())
+        if parts:
+            table = pa.concat_tables([rows.table for rows in parts]).combine_chunks()
+            yield InputRows(table, pa.concat_tables([rows.rejected for rows in parts]).combine_chunks())
 
 
-def typed_rows(lines: Lines, parsed: Parsed, declaration: Declaration, asked: list[Column], folders: Folders) -> Rows:
-    """The values of parsed lines; a line is rejected for its first column that can't be read."""
-    found = {
+def typed_rows(
+    lines: LineBlock, parsed: ParsedLines, declaration: Declaration, columns: list[Column], folders: Folders
+) -> InputRows:
+    """Return the values of parsed lines; a line is rejected for its first column that can't be read."""
+    converted = {
         column.name: convert_column(parsed.columns[column.name], column, declaration)
         for column in declaration.columns
         if column.name in parsed.columns
     }
     count = len(parsed.kept)
-    failures = first_failures(declaration.columns, found, count)
+    failures = first_failures(declaration.columns, converted, count)
     refused = parsed.refused + [(int(parsed.kept[row]), unreadable(column)) for row, column in failures]
     arrays = [
-        folders.fill(column, found[column.name].values) if column.name in found else folders.column(column, count)
-        for column in asked
+        folders.fill(column, converted[column.name].values)
+        if column.name in converted
+        else folders.column(column, count)
+        for column in columns
     ]
-    table = without(pa.table(arrays, names=[column.name for column in asked]), [row for row, _ in failures])
-    return Rows(table, rejected_table((lines.show_line(number), reason) for number, reason in sorted(refused)))
+    table = without(pa.table(arrays, names=[column.name for column in columns]), [row for row, _ in failures])
+    return InputRows(table, rejected_table((lines.show_line(number), reason) for number, reason in sorted(refused)))
 
 
 def convert_column(array: pa.Array, column: Column, declaration: Declaration) -> Evaluated:
@@ -184,11 +165,11 @@ def convert_column(array: pa.Array, column: Column, declaration: Declaration) ->
 @dataclass(frozen=True, slots=True)
 class Format:
     cut: Callable[[Source, InputFile, Declaration, int], list[Unit]]
-    read: Callable[[Source, Unit, Declaration, Collection[str]], Iterator[Rows]]
+    read: Callable[[Source, Unit, Declaration, Collection[str]], Iterator[InputRows]]
 
 
 FORMATS = {
     "parquet": Format(cut_parquet, read_parquet),
-    "csv": Format(cut_csv, read_csv),
-    "json": Format(cut_json, read_json),
+    "csv": Format(partial(cut_text, CsvFormat), partial(read_text, CsvFormat)),
+    "json": Format(partial(cut_text, JsonFormat), partial(read_text, JsonFormat)),
 }

@@ -47,35 +47,26 @@ def one_symbol(name: str, value: str) -> None:
         raise UsageError("option", f"option '{name}' is one character that is no letter or digit, not {value!r}")
 
 
-def check_delimiter(value: str) -> None:
-    one_symbol("delimiter", value)
-
-
-def check_quote(value: str) -> None:
+def optional_symbol(name: str, value: str) -> None:
     if value:
-        one_symbol("quote", value)
+        one_symbol(name, value)
 
 
-def check_header(value: str) -> None:
+def true_or_false(name: str, value: str) -> None:
     if value.lower() not in ("true", "false"):
-        raise UsageError("option", f"option 'header' is 'true' or 'false', not {value!r}")
+        raise UsageError("option", f"option '{name}' is 'true' or 'false', not {value!r}")
 
 
-def check_null_value(_value: str) -> None:
-    """Any text may stand for NULL."""
+def any_text(_name: str, _value: str) -> None:
+    """Accept any text."""
 
 
-OPTIONS: dict[str, dict[str, Callable[[str], None]]] = {
+OPTIONS: dict[str, dict[str, Callable[[str, str], None]]] = {
     "parquet": {},
     "json": {},
-    "csv": {
-        "delimiter": check_delimiter,
-        "header": check_header,
-        "quote": check_quote,
-        "null_value": check_null_value,
-    },
+    "csv": {"delimiter": one_symbol, "header": true_or_false, "quote": optional_symbol, "null_value": any_text},
 }
-"""Of each format the options, each with the check of its value."""
+"""The options of each format, with the check of their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +91,7 @@ class Source:
                 known = f"the options are {', '.join(checks)}" if checks else "it has no options"
                 message = f"files of format {self.format} have no option '{name}'"
                 raise UsageError("option", message, hint=nearest(name, checks) or known)
-            checks[name](value)
+            checks[name](name, value)
         if self.format == "csv" and self.option("quote", '"') == self.option("delimiter", ","):
             raise UsageError("option", "options 'quote' and 'delimiter' are the same character")
         object.__setattr__(self, "options", dict(self.options))
@@ -110,7 +101,7 @@ class Source:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class InputRows:
     """A piece of the rows of a unit: the asked columns in declared types, and the rows that could not be read.
 
     Rows that an edge sent say nothing about the partitions of the source: the watermark of the edge does.

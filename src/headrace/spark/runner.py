@@ -21,7 +21,7 @@ from headrace.engine.step.context import StreamSetting, step_of
 from headrace.engine.step.level1_task import ReducerInput, map_rows, map_units
 from headrace.engine.step.level2_task import Reduced, reduce_step
 from headrace.engine.step.runner import Ran
-from headrace.inputs import Rows
+from headrace.inputs import InputRows
 from headrace.inputs.conversion import convert_table
 from headrace.spark.session import check_workers
 from headrace.storage.disk import from_json, to_json
@@ -102,7 +102,7 @@ def make_row_task(setting: StreamSetting, step: Attempt, names: list[str]) -> Ca
         stream = setting.declared
         named = (pa.Table.from_batches([batch]).rename_columns(names) for batch in batches)
         converted = (convert_table(table, stream.columns, stream.zone) for table in named)
-        yield from map(to_batch, map_rows(setting, step, (Rows(part.table, part.rejected) for part in converted)))
+        yield from map(to_batch, map_rows(setting, step, (InputRows(part.table, part.rejected) for part in converted)))
         freeze_gc(1, setting, step)
 
     return run

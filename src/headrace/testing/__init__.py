@@ -13,7 +13,7 @@ Example:
 from headrace.engine.engine import LocalEngine, Options
 from headrace.engine.step.runner import InProcess
 from headrace.testing.laws import check_laws
-from headrace.testing.scripts import ABORT, STOP, FakeClock, Mark, play, write_batch
+from headrace.testing.scripts import ABORT, STOP, FakeClock, ScriptMark, play, write_batch
 from headrace.testing.tables import assert_same_rows, sort_rows
 
 __all__ = [
@@ -22,8 +22,8 @@ __all__ = [
     "FakeClock",
     "InProcess",
     "LocalEngine",
-    "Mark",
     "Options",
+    "ScriptMark",
     "assert_same_rows",
     "check_laws",
     "play",

@@ -27,16 +27,16 @@ from headrace.storage.records import Attempt
 Batch: TypeAlias = pa.Table | Sequence[Mapping[str, Any]]
 
 
-class Mark(Enum):
+class ScriptMark(Enum):
     """What happens to the engine at a place of a script."""
 
     STOP = "stop"
     ABORT = "abort"
 
 
-STOP = Mark.STOP
+STOP = ScriptMark.STOP
 """The engine stops here, and another one resumes from its state."""
-ABORT = Mark.ABORT
+ABORT = ScriptMark.ABORT
 """The engine dies in the next step, after its tasks and before its commit, and another one resumes from its state."""
 
 
@@ -64,7 +64,7 @@ class FakeClock:
 
 def play(
     declaration: str,
-    script: Iterable[Batch | Mark],
+    script: Iterable[Batch | ScriptMark],
     queries: Mapping[str, str],
     *,
     tables: Mapping[str, pa.Table] | None = None,
@@ -177,7 +177,7 @@ class Player:
             raise UsageError("declaration", f"a script is of one stream, and {len(streams)} are declared")
         return streams[0]
 
-    def take(self, item: Batch | Mark) -> None:
+    def take(self, item: Batch | ScriptMark) -> None:
         if item is STOP:
             self.run.stop()
         elif item is ABORT:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from headrace.cli.live import say, watching
+from headrace.cli.live import say, watching_run
 from headrace.cli.progress import progress_bar
 from headrace.cli.tables import print_rows
 from headrace.datasets import KINDS, generate, workload
@@ -112,7 +112,7 @@ def answer(engine: Engine, root: Path, asked: dict[str, Query], console: Console
     """Files arrive, one per step; two queries leave and one joins on the way; then the stream ends."""
     files = sorted((root / "trades" / "Trades").glob("*.parquet"))
     leaving = list(asked)[-2:]
-    with engine.start(trigger="100 ms") as run, watching(console, console.is_terminal) as show:
+    with engine.start(trigger="100 ms") as run, watching_run(console, console.is_terminal) as show:
         for number, file in enumerate(files):
             (root / "arriving" / file.name).hardlink_to(file)
             wait(run, file, show)

@@ -29,7 +29,7 @@ from headrace.sql import NamedQuery, Script
 
 
 @dataclass(slots=True)
-class Answer:
+class QueryAnswer:
     """All rows of one query, window by window, and what was counted on the way."""
 
     named: NamedQuery
@@ -98,7 +98,7 @@ def evaluate(
     """
     data = DataFiles(path, input_format, read_options(options))
     script = load(queries, data, read_functions(functions), event_time)
-    known = {named.name: Answer(named) for named in script.queries}
+    known = {named.name: QueryAnswer(named) for named in script.queries}
     chosen = [named.name for named in choose(script, only)]
     chosen_format = check_format(output_format, out, len(chosen))
     asked = {name: answer.named.query for name, answer in known.items()}
@@ -139,7 +139,7 @@ def choose(script: Script, only: tuple[str, ...]) -> list[NamedQuery]:
 
 
 def run(
-    script: Script, stream: Stream, ready: Iterable[str], known: dict[str, Answer], data: DataFiles, engine: str
+    script: Script, stream: Stream, ready: Iterable[str], known: dict[str, QueryAnswer], data: DataFiles, engine: str
 ) -> None:
     """Answer queries of one stream."""
     answers = {name: known[name] for name in ready}
@@ -154,7 +154,7 @@ def relation(catalog: Catalog, name: str) -> Stream | Table:
     return found
 
 
-def rows_of(relation: Stream | Table, known: Mapping[str, Answer], data: DataFiles) -> pa.Table:
+def rows_of(relation: Stream | Table, known: Mapping[str, QueryAnswer], data: DataFiles) -> pa.Table:
     """From files, or the results of a query."""
     if isinstance(relation, Table) or relation.derived is None:
         rows = data.read(relation)
@@ -164,7 +164,7 @@ def rows_of(relation: Stream | Table, known: Mapping[str, Answer], data: DataFil
     return as_stream(from_rows(answer.rows, answer.named.query.result_columns()), relation)
 
 
-def by_kernel(data: Data, answers: dict[str, Answer]) -> None:
+def by_kernel(data: Data, answers: dict[str, QueryAnswer]) -> None:
     """One shared plan for all queries, made from a sample of the data."""
     with (
         announce_compile(),
@@ -180,7 +180,7 @@ def by_kernel(data: Data, answers: dict[str, Answer]) -> None:
     report_dropped(found.dropped)
 
 
-def by_reference(data: Data, answers: dict[str, Answer]) -> None:
+def by_reference(data: Data, answers: dict[str, QueryAnswer]) -> None:
     """Row by row and query by query: one batch, then the end."""
     tables = {name: to_rows(rows, relation(data.catalog, name).columns) for name, rows in data.tables.items()}
     interpreter = Interpreter(data.stream, tables, data.catalog.functions, aggregates=data.catalog.aggregates)
@@ -202,7 +202,7 @@ def iterate_with_progress(rows: list[dict[str, Value]], report: Report) -> Itera
         yield row
 
 
-def collect(step: StepResult, answers: dict[str, Answer]) -> None:
+def collect(step: StepResult, answers: dict[str, QueryAnswer]) -> None:
     for result in step.results:
         answers[result.query].rows += result.rows
         answers[result.query].windows += 1
@@ -225,11 +225,11 @@ def report_dropped(dropped: int) -> None:
         click.echo(f"{dropped:,} rows had no event time and were left out", err=True)
 
 
-def result_table(answer: Answer) -> pa.Table:
+def result_table(answer: QueryAnswer) -> pa.Table:
     return from_rows(answer.rows, answer.named.query.result_columns())
 
 
-def write(answers: list[Answer], out: Path, file_format: str) -> None:
+def write(answers: list[QueryAnswer], out: Path, file_format: str) -> None:
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     for answer in answers:
@@ -239,7 +239,7 @@ def write(answers: list[Answer], out: Path, file_format: str) -> None:
     click.echo(f"one {file_format} file per query in {out}", err=True)
 
 
-def report_counts(answers: list[Answer]) -> None:
+def report_counts(answers: list[QueryAnswer]) -> None:
     rows, windows = sum(len(answer.rows) for answer in answers), sum(answer.windows for answer in answers)
     click.echo(f"queries: {len(answers)}, windows: {windows:,}, rows: {rows:,}", err=True)
     for answer in answers:

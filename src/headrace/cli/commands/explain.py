@@ -51,7 +51,7 @@ RowsOf = Callable[[Stream | Table], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class PlanSettings:
     """What a plan depends on beside queries and data."""
 
     batch_rows: int
@@ -126,11 +126,11 @@ def explain(
     data = None if path is None else DataFiles(path, input_format, read_options(options))
     script, rows_of, is_at_edges = read_input(queries, data, event_time, functions, batch_rows)
     usual = FOR_EDGES if is_at_edges or topology_file is not None else Constants()
-    setting = Setting(batch_rows, seed, usual if constants is None else read_constants(constants))
+    settings = PlanSettings(batch_rows, seed, usual if constants is None else read_constants(constants))
     chosen = [named.name for named in choose(script, names)] if names else []
     added = None if addition is None else parse_query(addition, script.catalog)
     topology = None if topology_file is None else parse_topology(read_text(topology_file), topology_file)
-    plans = [plan_stream(script, *part, rows_of, setting) for part in by_stream(script, added)]
+    plans = [plan_stream(script, *part, rows_of, settings) for part in by_stream(script, added)]
     descriptions = [describe_plan(planned) for planned in plans]
     placement = None if topology is None else place(topology, plans)
     if svg is not None:
@@ -222,12 +222,17 @@ class Planned:
 
 
 def plan_stream(
-    script: Script, stream: Stream, queries: Mapping[str, Query], added: Query | None, rows_of: RowsOf, setting: Setting
+    script: Script,
+    stream: Stream,
+    queries: Mapping[str, Query],
+    added: Query | None,
+    rows_of: RowsOf,
+    settings: PlanSettings,
 ) -> Planned:
     everything = [*queries.values(), *([] if added is None else [added])]
     data = data_of(script, stream, everything, rows_of)
-    cost = Cost(draw(data, everything, setting.batch_rows, seed=setting.seed), setting.constants)
-    plan = make_plan({name: demand(query) for name, query in queries.items()}, cost, Effort(seed=setting.seed))
+    cost = Cost(draw(data, everything, settings.batch_rows, seed=settings.seed), settings.constants)
+    plan = make_plan({name: demand(query) for name, query in queries.items()}, cost, Effort(seed=settings.seed))
     return Planned(stream, queries, added, data.rows, cost, plan)
 
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from rich import box
 from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
 
+from headrace.cli.tables import RIGHT, CellColumn, build_table, print_wide
 from headrace.kernel.combine import ordered_groups, ordered_partials
 from headrace.kernel.interchange import layout_of
 from headrace.kernel.states.kinds import state_of
@@ -24,8 +22,6 @@ from headrace.planner.placement.push_down import Estimate, Flow, Widths, cheapes
 from headrace.planner.placement.topology import Topology
 
 UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
-WIDE = 1_000
-"""A table that is not for a terminal is as wide as it is."""
 KEY_COLUMNS = 4
 """Of a row of partials: node, start and end of the slice, cell."""
 INDEX_BYTES = 4
@@ -95,35 +91,27 @@ class Placement:
             "stream": self.stream,
             "root": self.topology.root,
             "chosen": cheapest(self.estimates).way.name,
-            "plans": [plan_document(each, self.topology.levels) for each in self.estimates],
+            "plans": [plan_document(estimate, self.topology.levels) for estimate in self.estimates],
         }
 
     def print(self) -> None:
-        """A line for each plan, with what it sends at each level of links."""
-        title = f"{self.stream} at {count_noun(len(self.topology.rows_per_s), 'edge')}, sent per hour"
-        table = RichTable(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("plan", no_wrap=True)
-        levels = range(1, self.topology.levels + 1)
-        for level in levels:
-            where = f"to {self.topology.root}" if level == 1 else f"level {level}"
-            table.add_column(Text(f"tuples\n{where}"), justify="right", no_wrap=True)
-            table.add_column(Text(f"bytes\n{where}"), justify="right", no_wrap=True)
-        table.add_column("bytes\nin all", justify="right", no_wrap=True)
+        """Print a line for each plan, with what it sends at each level of links."""
         chosen = cheapest(self.estimates)
-        for each in self.estimates:
-            cells = [each.way.name + (" (chosen)" if each is chosen else "")]
-            for flow in (each.at_level(level) for level in levels):
-                cells += [figure(flow.rows_per_hour), size(flow.bytes_per_hour)]
-            table.add_row(*cells, size(each.total.bytes_per_hour))
-        console = Console()
-        if not console.is_terminal:
-            console = Console(width=Console(width=WIDE).measure(table).maximum)
-        console.print(table)
+        names = [estimate.way.name + (" (chosen)" if estimate is chosen else "") for estimate in self.estimates]
+        columns = [CellColumn("plan", names)]
+        for level in range(1, self.topology.levels + 1):
+            where = f"to {self.topology.root}" if level == 1 else f"level {level}"
+            flows = [estimate.at_level(level) for estimate in self.estimates]
+            columns.append(CellColumn(f"tuples\n{where}", [figure(flow.rows_per_hour) for flow in flows], RIGHT))
+            columns.append(CellColumn(f"bytes\n{where}", [size(flow.bytes_per_hour) for flow in flows], RIGHT))
+        totals = [size(estimate.total.bytes_per_hour) for estimate in self.estimates]
+        title = f"{self.stream} at {count_noun(len(self.topology.rows_per_s), 'edge')}, sent per hour"
+        print_wide(Console(), build_table([*columns, CellColumn("bytes\nin all", totals, RIGHT)], title))
 
 
 def size(number: float) -> str:
     """Bytes as a person reads them."""
-    unit, least = next((each for each in UNITS if number >= each[1]), UNITS[-1])
+    unit, least = next((unit for unit in UNITS if number >= unit[1]), UNITS[-1])
     return f"{figure(number / least)} {unit}"
 
 

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import rich_click as click
-from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from headrace.cli.job_file import Job, read_job
 from headrace.cli.jobs import load_catalog, load_script
-from headrace.cli.live import LEFT_OUT, print_wide
+from headrace.cli.live import LEFT_OUT
+from headrace.cli.tables import LEFT, RIGHT, CellColumn, build_table, print_wide
 from headrace.engine.chain import beginning_of
 from headrace.engine.edge_inbox import holding_back
 from headrace.engine.registry import ask, read_registry, requests, wait_for_answer
@@ -117,15 +116,15 @@ def list_queries(job: Path, as_json: bool) -> None:
     states = list(directories(listed, load_catalog(listed)))
     if not states:
         raise UsageError("state", f"there is no state in {listed.state}", hint="headrace run makes it")
-    found = [each for stream, directory in states for each in listing(stream, directory)]
+    queries = [query for stream, directory in states for query in listing(stream, directory)]
     if as_json:
-        click.echo(json.dumps({"queries": [asdict(each) for each in found]}, ensure_ascii=False, indent=2))
+        click.echo(json.dumps({"queries": [asdict(query) for query in queries]}, ensure_ascii=False, indent=2))
     else:
-        print_wide(Console(highlight=False), table_of(found))
-    for each in found:
-        if each.problem and not as_json:
-            click.echo(f"{each.name}: {printable(each.problem)}", err=True)
-    waiting = [f"{each.action} {each.name}" for _, directory in states for each in requests(directory)]
+        print_wide(Console(highlight=False), table_of(queries))
+        for query in queries:
+            if query.problem:
+                click.echo(f"{query.name}: {printable(query.problem)}", err=True)
+    waiting = [f"{request.action} {request.name}" for _, directory in states for request in requests(directory)]
     if waiting:
         click.echo(f"requests that wait for a step: {printable(', '.join(waiting))}", err=True)
 
@@ -141,17 +140,17 @@ def tables() -> None:
 @wait_option
 def reload(job: Path, name: str, wait_s: float) -> None:
     """Let the engine read the files of the static table NAME again; rows that come afterwards are joined to them."""
-    asked = read_job(job)
-    catalog = load_catalog(asked)
+    owner = read_job(job)
+    catalog = load_catalog(owner)
     table = catalog.table(name)
     if table is None:
-        hint = nearest(name, [each.name for each in catalog.tables])
+        hint = nearest(name, [table.name for table in catalog.tables])
         raise UsageError("unknown-name", f"there is no static table '{name}'", hint=hint)
     left_in = [
-        (stream, directory, ask(directory, "reload", table.name)) for stream, directory in directories(asked, catalog)
+        (stream, directory, ask(directory, "reload", table.name)) for stream, directory in directories(owner, catalog)
     ]
     if not left_in:
-        raise UsageError("state", f"there is no state in {asked.state}", hint="headrace run makes it")
+        raise UsageError("state", f"there is no state in {owner.state}", hint="headrace run makes it")
     for stream, directory, id in left_in:
         answer = wait_for_answer(directory, id, wait_s)
         click.echo(describe_answer(f"{table.name} is read again for {stream}", answer, directory, wait_s))
@@ -235,12 +234,12 @@ def warn_of_file(action: str, job: Job, catalog: Catalog, name: str) -> None:
 
 def holder(job: Job, catalog: Catalog, name: str) -> Directory:
     """The state that has the query, or will have it when its requests are taken; of one stream its state."""
-    found = list(directories(job, catalog))
-    if len(found) == 1:
-        return found[0][1]
-    for _, directory in found:
+    states = list(directories(job, catalog))
+    if len(states) == 1:
+        return states[0][1]
+    for _, directory in states:
         commit = directory.last_commit()
-        if name in (commit.queries if commit else {}) or name in {each.name for each in requests(directory)}:
+        if name in (commit.queries if commit else {}) or name in {request.name for request in requests(directory)}:
             return directory
     raise UsageError("no-query", f"no stream of {job.file} has a query '{name}'")
 
@@ -300,37 +299,25 @@ def listing(stream: str, directory: Directory) -> Iterator[Listed]:
         yield Listed(stream, name, *counts, share, until, held, state.problem, why, registered.sql)
 
 
-def table_of(found: list[Listed]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    is_waiting = any(each.waiting_until for each in found)
-    several = len({each.stream for each in found}) > 1
-    for name in [*(["stream"] if several else []), "query"]:
-        table.add_column(name, no_wrap=True)
-    has_gaps = any(each.left_out for each in found)
-    for name in ("generation", "windows", "rows", "row errors", *([LEFT_OUT] if has_gaps else []), "cost"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if is_waiting:
-        table.add_column("waiting until", no_wrap=True)
-    is_held_back = any(each.held_back_by for each in found)
-    if is_held_back:
-        table.add_column("held back by")
-    is_quarantined = any(each.quarantine for each in found)
-    if is_quarantined:
-        table.add_column("quarantine")
-    table.add_column("SQL", no_wrap=True, overflow="ellipsis")
-    for each in found:
-        table.add_row(
-            *([Text(printable(each.stream))] if several else []),
-            Text(printable(each.name)),
-            *(f"{count:,}" for count in (each.generation, each.windows, each.rows, each.errors)),
-            *([f"{each.left_out:,}"] if has_gaps else []),
-            "" if each.cost_share is None else f"{each.cost_share:.1%}",
-            *([each.waiting_until or ""] if is_waiting else []),
-            *([Text(printable(", ".join(each.held_back_by)))] if is_held_back else []),
-            *([Text(printable(each.quarantine or ""))] if is_quarantined else []),
-            Text(shorten(each.sql)),
-        )
-    return table
+def table_of(queries: list[Listed]) -> Table:
+    counts = {"generation": "generation", "windows": "windows", "rows": "rows", "row errors": "errors"}
+    if any(query.left_out for query in queries):
+        counts[LEFT_OUT] = "left_out"
+    columns = [CellColumn("query", [query.name for query in queries])]
+    if len({query.stream for query in queries}) > 1:
+        columns.insert(0, CellColumn("stream", [query.stream for query in queries]))
+    for name, field in counts.items():
+        columns.append(CellColumn(name, [f"{getattr(query, field):,}" for query in queries], RIGHT))
+    shares = ["" if query.cost_share is None else f"{query.cost_share:.1%}" for query in queries]
+    columns.append(CellColumn("cost", shares, RIGHT))
+    optional = (
+        CellColumn("waiting until", [query.waiting_until or "" for query in queries]),
+        CellColumn("held back by", [", ".join(query.held_back_by) for query in queries], {}),
+        CellColumn("quarantine", [query.quarantine or "" for query in queries], {}),
+    )
+    columns += [column for column in optional if any(column.cells)]
+    columns.append(CellColumn("SQL", [shorten(query.sql) for query in queries], {**LEFT, "overflow": "ellipsis"}))
+    return build_table(columns)
 
 
 def shorten(sql: str) -> str:

@@ -9,20 +9,19 @@ from pathlib import Path
 import rich_click as click
 from rich.console import Console
 
-from headrace.cli.background import Work, stopped_by_signals
-from headrace.cli.commands.edge import short_size, watching
-from headrace.cli.live import REFRESH_S, count_noun, say
+from headrace.cli.background import run_watched
+from headrace.cli.commands.edge import check_sent, short_size
+from headrace.cli.live import count_noun, describe_watermark, say
 from headrace.cli.relay_file import RelayFile, read_relay_file
 from headrace.edge.agent import clock_us
 from headrace.edge.file_source import Report
 from headrace.edge.orders_poll import Following
 from headrace.edge.relay import PlanKeeping, Plans, Relay
-from headrace.edge.sender import Sender, exchange_at
+from headrace.edge.sender import Sender
 from headrace.edge.spool import Spool
-from headrace.model.errors import DataError, printable
+from headrace.model.errors import printable
 from headrace.model.schema import Stream
-from headrace.model.time import format_timestamp
-from headrace.wire.exchange import DirectoryExchange, Exchange
+from headrace.wire.exchange import DirectoryExchange
 
 PATIENCE_S = 10.0
 """How long frames that can't be sent, or orders that don't come, keep a relay from stopping."""
@@ -55,31 +54,28 @@ def relay(relay: Path, once: bool, quiet: bool) -> None:
     console = Console(stderr=True, highlight=False)
     file = read_relay_file(relay)
     with ExitStack() as stack:
-        running = Running(file, stack, lambda text: say(console, printable(text)))
-        if running.address is not None and not quiet:
-            say(console, f"listening at {running.address}")
-        work = Work(running.once if once else running.run)
-        stopped = stopped_by_signals(running.stopping, console, "stopping when all is sent")
-        with stopped, watching(console, quiet) as show:
-            while not work.wait(REFRESH_S):
-                show(running.line())
+        process = RelayProcess(file, stack, lambda text: say(console, printable(text)))
+        if process.address is not None and not quiet:
+            say(console, f"listening at {process.address}")
+        call = process.once if once else process.run
+        run_watched(call, process.stopping, console, "stopping when all is sent", process.describe, quiet=quiet)
     if not quiet:
-        say(console, running.line())
-    running.check_sent()
+        say(console, process.describe())
+    process.check_sent()
 
 
-class Running:
+class RelayProcess:
     """The relays of all streams of a file, and the HTTP end before them. The stack ends what was begun."""
 
     def __init__(self, file: RelayFile, stack: ExitStack, report: Report) -> None:
         self.file = file
         self.stopping = threading.Event()
-        self.lines = [Line(file, stream, stack, report) for stream in file.streams]
+        self.relays = [StreamRelay(file, stream, stack, report) for stream in file.streams]
         self.address: str | None = None
         if file.listen is not None:
             from headrace.wire.http_server import Inlet, serve
 
-            inlets = [Inlet(line.stream.name, line.relay.inbox, line.stream.skew_us) for line in self.lines]
+            inlets = [Inlet(relay.stream.name, relay.relay.inbox, relay.stream.skew_us) for relay in self.relays]
             server = serve(inlets, file.listen, file.tokens, hosts=file.hosts)
             stack.callback(server.stop)
             server.start()
@@ -87,27 +83,25 @@ class Running:
 
     def run(self) -> None:
         while not self.stopping.wait(self.file.every_s):
-            for line in self.lines:
-                line.step()
+            for relay in self.relays:
+                relay.step()
 
     def once(self) -> None:
         """What is there now, under the orders that are there now."""
-        for line in self.lines:
-            line.following.has_polled.wait(PATIENCE_S)
-            line.step()
+        for relay in self.relays:
+            relay.following.has_polled.wait(PATIENCE_S)
+            relay.step()
 
-    def line(self) -> str:
-        return "; ".join(map(Line.describe, self.lines))
+    def describe(self) -> str:
+        """Return how far the relays are."""
+        return "; ".join(map(StreamRelay.describe, self.relays))
 
     def check_sent(self) -> None:
-        unsent = sum(len(line.spool.waiting) for line in self.lines)
-        if unsent:
-            problem = f"{count_noun(unsent, 'frame', 'frames')} could not be sent, and wait in the spool"
-            details = [line.sender.problem for line in self.lines if line.sender.problem is not None]
-            raise DataError("unsent", problem, detail="; ".join(details) or None, hint="the next start sends them")
+        problems = [relay.sender.problem for relay in self.relays if relay.sender.problem is not None]
+        check_sent(sum(len(relay.spool.waiting) for relay in self.relays), "; ".join(problems) or None)
 
 
-class Line:
+class StreamRelay:
     """The relay of one stream, who sends its frames and who asks for orders."""
 
     def __init__(self, file: RelayFile, stream: Stream, stack: ExitStack, report: Report) -> None:
@@ -115,17 +109,15 @@ class Line:
         state = file.state / stream.name
         inbox, plans = DirectoryExchange(file.inbox / stream.name), Plans(state / "plans")
 
-        def connect() -> Exchange:
-            return exchange_at(file.place_above(stream), stream.name, file.ship_token, allow_plain=file.allow_plain)
-
-        sending_to, asked = connect(), PlanKeeping(connect(), plans)
+        destination = file.destination_of(stream)
+        sending_to, orders = destination.connect(stream), PlanKeeping(destination.connect(stream), plans)
         self.spool = Spool(state / "spool", file.relay, stream.name)
         stack.callback(self.spool.close)
         idle_us = stream.idle_us if file.idle_us is None else file.idle_us
         self.relay = Relay(file.relay, stream, file.edges, inbox, self.spool, plans, clock=clock_us, idle_us=idle_us)
         self.sender = Sender(self.spool, sending_to, report=report)
         stack.callback(self.stop_sending)
-        self.following = Following(asked, inbox.root, stream.name, file.poll_s)
+        self.following = Following(orders, inbox.root, stream.name, file.poll_s)
         stack.callback(self.following.stop)
 
     def step(self) -> None:
@@ -137,13 +129,13 @@ class Line:
         self.spool.settle(None, at_once=True)
 
     def describe(self) -> str:
-        """How far it is."""
+        """Return how far it is."""
         relay, sender = self.relay, self.sender
         facts = [f"{sum(state.frames for state in relay.ledger.values()):,} frames taken"]
         facts.append(f"{count_noun(sender.frames, 'frame', 'frames')} sent ({short_size(sender.bytes)})")
         facts += [f"{count:,} {what}" for what, count in self.count_held().items() if count]
         if relay.watermark_us is not None:
-            facts.append(f"watermark {format_timestamp(relay.watermark_us - relay.watermark_us % 1_000_000)}")
+            facts.append(describe_watermark(relay.watermark_us))
         problem = sender.problem or self.following.problem
         return f"{self.stream.name}: {', '.join([*facts, *([printable(problem)] if problem else [])])}"
 

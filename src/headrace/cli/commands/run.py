@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import rich_click as click
 from rich.console import Console
 
-from headrace.cli.background import Work, stopped_by_signals
+from headrace.cli.background import BackgroundCall, stopped_by_signals
 from headrace.cli.job_file import Job, read_job
 from headrace.cli.jobs import build_engine, check_inputs, check_outputs, exchange_folders, load_script
-from headrace.cli.live import REFRESH_S, say, summarise, watching
+from headrace.cli.live import REFRESH_S, say, summarise, watching_run
 from headrace.model.errors import UsageError
 from headrace.model.schema import Catalog
 from headrace.model.time import parse_duration
@@ -161,15 +161,15 @@ def drive(running: Run, job: Job, mode: str | None, console: Console, idle: Idle
         running.start(parse_duration(job.trigger))
         wait: Callable[[float], bool] = running.join
     else:
-        wait = Work(running.bounded if mode == "bounded" else running.once).wait
+        wait = BackgroundCall(running.bounded if mode == "bounded" else running.once).wait
     # Results that are printed meanwhile would be overwritten in place.
     in_place = console.is_terminal and not any(sink["kind"] == "console" for sink in job.sinks)
-    with stopped_by_signals(running.stopping, console, "stopping after this step") as asked:
+    with stopped_by_signals(running.stopping, console, "stopping after this step") as signalled:
         try:
-            with watching(console, in_place, is_first=not running.progress()) as show:
+            with watching_run(console, in_place, is_first=not running.progress()) as show:
                 while not wait(REFRESH_S):
                     show(running.progress())
-                    if idle is not None and asked.is_set():
+                    if idle is not None and signalled.is_set():
                         idle.cancel_if_idle()
         except Exception as problem:
             from headrace.spark.errors import is_lost
@@ -177,7 +177,7 @@ def drive(running: Run, job: Job, mode: str | None, console: Console, idle: Idle
             if mode is None:
                 running.close()
             is_cancelled = idle is not None and idle.is_cancelled
-            if not (asked.is_set() and (is_lost(problem) or is_cancelled)):
+            if not (signalled.is_set() and (is_lost(problem) or is_cancelled)):
                 raise
             why = "no executor runs the step" if is_cancelled else "Spark was stopped too"
             say(console, f"stopped at once, since {why}: the step is done again at the next start")

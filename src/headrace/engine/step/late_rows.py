@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from headrace.engine.step.context import Step
 from headrace.engine.step.side_output import SideOutput
 from headrace.engine.step.task_counts import Counted
-from headrace.inputs import Rows
+from headrace.inputs import InputRows
 from headrace.kernel.row_errors import in_open_instance
 from headrace.model.arrays import Integers
 from headrace.model.arrow import arrow_type, one_array
@@ -34,7 +34,7 @@ class Admission:
     def count(self, **counts: int) -> None:
         self.counted.totals = self.counted.totals.plus(StreamTotals(**counts))
 
-    def admit(self, rows: Rows) -> pa.Table:
+    def admit(self, rows: InputRows) -> pa.Table:
         """Return the rows that are aggregated; count the others and hand them to the side output."""
         self.count(rows=rows.table.num_rows + rows.rejected.num_rows, bad=rows.rejected.num_rows)
         self.side.path = rows.path

@@ -12,7 +12,7 @@ from headrace.engine.step.context import Step, StreamSetting, reader_of, step_co
 from headrace.engine.step.late_rows import Admission
 from headrace.engine.step.side_output import SideOutput
 from headrace.engine.step.task_counts import Counted
-from headrace.inputs import BadFile, Rows, read
+from headrace.inputs import BadFile, InputRows, read
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.failures import failures_named
 from headrace.kernel.group_owners import split
@@ -52,7 +52,7 @@ def map_units(setting: StreamSetting, attempt: Attempt, places: Iterable[int]) -
         yield from task.send(frame.header.plan, check_partials(frame, setting.stream, plan))
 
 
-def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iterator[Rows]:
+def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iterator[InputRows]:
     """The rows of a unit, and a note of what was read of it. Partials have none: their frames are put aside."""
     unit = step.journal.units[place]
     row_count, problem, is_partials = 0, None, False
@@ -69,7 +69,7 @@ def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iter
         frame = kept_frame(Path(unit.path))
         row_count = sum(table.num_rows for table in frame.tables)
         if frame.header.plan is None:
-            yield from (Rows(table, is_from_edge=True) for table in check_rows(frame, step.setting.declared))
+            yield from (InputRows(table, is_from_edge=True) for table in check_rows(frame, step.setting.declared))
         else:
             partials.append(frame)
             is_partials = True
@@ -84,14 +84,14 @@ def kept_frame(path: Path) -> Frame:
         raise DamagedError(path, f"is damaged: {problem.reason}") from None
 
 
-def file_rows(step: Step, unit: Unit) -> Iterator[Rows]:
+def file_rows(step: Step, unit: Unit) -> Iterator[InputRows]:
     setting = step.setting
     assert setting.source is not None
     for rows in read(setting.source, unit, setting.declared, step_columns(setting, step.journal.registry)):
         yield replace(rows, path=unit.path)
 
 
-def map_rows(setting: StreamSetting, attempt: Attempt, pieces: Iterable[Rows]) -> Iterator[ReducerInput]:
+def map_rows(setting: StreamSetting, attempt: Attempt, pieces: Iterable[InputRows]) -> Iterator[ReducerInput]:
     """Level 1 over rows that came from a DataFrame."""
     yield from Task(step_of(setting, attempt)).run(pieces)
 
@@ -106,7 +106,7 @@ class Task:
         self.side = SideOutput(step)
         self.admission = Admission(step, self.counted, self.side)
 
-    def run(self, pieces: Iterable[Rows]) -> Iterator[ReducerInput]:
+    def run(self, pieces: Iterable[InputRows]) -> Iterator[ReducerInput]:
         if self.step.journal.plan is None:
             for rows in pieces:
                 self.admission.admit(rows)
@@ -115,7 +115,7 @@ class Task:
         self.counted.rejected = self.side.close()
         yield ReducerInput(0, COUNTS, to_json(self.counted))
 
-    def partials(self, reader: Reader, pieces: Iterable[Rows]) -> Iterator[ReducerInput]:
+    def partials(self, reader: Reader, pieces: Iterable[InputRows]) -> Iterator[ReducerInput]:
         run = ReadResult()
         chunks = (chunk for rows in pieces for chunk in reader.chunks(run, self.admission.admit(rows)))
         functions, zone = self.step.setting.catalog.functions, self.stream.zone

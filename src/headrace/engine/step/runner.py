@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from headrace.engine.step.context import StreamSetting, step_of
 from headrace.engine.step.level1_task import ReducerInput, map_rows, map_units
 from headrace.engine.step.level2_task import Reduced, reduce_step
-from headrace.inputs import Rows
+from headrace.inputs import InputRows
 from headrace.inputs.conversion import convert_table
 from headrace.storage.records import Attempt
 
@@ -45,7 +45,7 @@ class InProcess:
         if rows is not None:
             for part in rows:
                 converted = convert_table(part, setting.declared.columns, setting.declared.zone)
-                pieces += map_rows(setting, step, [Rows(converted.table, converted.rejected)])
+                pieces += map_rows(setting, step, [InputRows(converted.table, converted.rejected)])
         for share in step_of(setting, step).shares:
             pieces += map_units(setting, step, share)
         reduced = [
