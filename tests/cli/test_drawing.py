@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.cli.plan_svg import CHARACTER, MOST_COLUMNS, WIDTH, clip_text, draw_plan, text_width
+from headrace.cli.plan_svg import CHARACTER, MAX_COLUMNS, WIDTH, clip_text, draw_plan, text_width
 from headrace.planner.explain.description import CostDescription, NodeDescription, PlanDescription, QueryDescription
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -160,7 +160,7 @@ def test_256_queries_fit_a_screen(inner: int, leaves: int) -> None:
     parents += [parent for parent in range(1, inner + 1) for _ in range(leaves)]
     root = check(draw_plan(described(parents)))
     assert float(root.attrib["viewBox"].split()[3]) <= 900
-    assert len(boxes(root)) <= 3 * MOST_COLUMNS
+    assert len(boxes(root)) <= 3 * MAX_COLUMNS
 
 
 def test_a_deep_plan_grows_downwards() -> None:

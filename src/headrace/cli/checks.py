@@ -25,7 +25,7 @@ def text(value: Any) -> str:
 def texts(value: Any) -> tuple[str, ...]:
     """Accept one text or a list of them."""
     values = [value] if isinstance(value, str) else value
-    if not isinstance(values, list) or not values or not all(isinstance(each, str) and each for each in values):
+    if not isinstance(values, list) or not values or not all(isinstance(item, str) and item for item in values):
         raise Misfit("a text or a list of texts")
     return tuple(values)
 
@@ -80,7 +80,7 @@ def section(value: Any) -> dict[str, Any]:
 
 
 def sections(value: Any) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise Misfit("a list of sections: [[...]]")
     return value
 

@@ -47,9 +47,9 @@ def data_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def read_options(given: Iterable[str]) -> dict[str, str]:
+def read_options(options: Iterable[str]) -> dict[str, str]:
     """Return the options of a format as NAME=VALUE says them."""
-    pairs = [each.partition("=") for each in given]
+    pairs = [option.partition("=") for option in options]
     for name, equals, _ in pairs:
         if not equals:
             raise click.UsageError(f"--option takes NAME=VALUE, not '{name}'")
@@ -85,7 +85,7 @@ def load(queries: str, data: DataFiles, catalog: Catalog, event_time: str | None
     script = read_script(text, catalog, report, file=file)
     for mistake in report:
         explain_unread(mistake, unread)
-    check_report(missing + [each for each in report if not missing or each.code != "unknown-name"])
+    check_report(missing + [mistake for mistake in report if not missing or mistake.code != "unknown-name"])
     if not script.queries:
         raise UsageError("no-queries", "there is no query in the script", hint="add CREATE QUERY name AS SELECT ...")
     if data.path.is_file() and len(script.catalog.streams) > 1:

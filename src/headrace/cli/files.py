@@ -52,42 +52,42 @@ class DataFiles:
     @property
     def schema(self) -> Path | None:
         """The file of declarations that `headrace data` writes into its folder, if there is one."""
-        found = self.path / SCHEMA
-        return found if found.is_file() else None
+        schema = self.path / SCHEMA
+        return schema if schema.is_file() else None
 
     def find(self, name: str) -> Path | None:
         """Return the folder or the file that is called as a relation is, in any case."""
         if self.path.is_file():
             return None
-        found = [each for each in sorted(self.path.iterdir()) if relation_name(each).lower() == name.lower()]
-        if len(found) > 1:
-            shown = ", ".join(each.name for each in found)
+        matches = [path for path in sorted(self.path.iterdir()) if relation_name(path).lower() == name.lower()]
+        if len(matches) > 1:
+            shown = ", ".join(path.name for path in matches)
             raise DataError("no-data", f"{self.path} has several folders or files of '{name}'", detail=shown)
-        return found[0] if found else None
+        return matches[0] if matches else None
 
     def files_of(self, name: str, *, is_stream: bool) -> tuple[Source, list[InputFile]]:
         """Return the files of a relation, by name. Those of a stream may be all that there are."""
-        found = self.find(name) or (self.path if is_stream else None)
-        if found is None:
+        place = self.find(name) or (self.path if is_stream else None)
+        if place is None:
             at = self.path.parent if self.path.is_file() else self.path
             hint = f"expected is {at / name}/ or a file such as {at / name}.parquet, and --data {at}"
             raise DataError("no-data", f"there are no rows of the static table '{name}' in {self.path}", hint=hint)
-        if found.is_file():
-            file_format = self.format or SUFFIXES.get(found.suffix.lower())
+        if place.is_file():
+            file_format = self.format or SUFFIXES.get(place.suffix.lower())
             if file_format is None:
-                raise UsageError("format", f"the name of {found} does not say its format", hint=NO_FORMAT)
-            return Source(str(found), file_format, self.options), [one_file(str(found))]
-        listed = sorted(list_files(Source(str(found))), key=lambda file: file.path)
+                raise UsageError("format", f"the name of {place} does not say its format", hint=NO_FORMAT)
+            return Source(str(place), file_format, self.options), [one_file(str(place))]
+        listed = sorted(list_files(Source(str(place))), key=lambda file: file.path)
         formats = {file: SUFFIXES.get(Path(file.path).suffix.lower()) for file in listed}
-        known = sorted({each for each in formats.values() if each is not None})
+        known = sorted({name for name in formats.values() if name is not None})
         if self.format is None and len(known) != 1:
             problem = f"has files of several formats: {', '.join(known)}" if known else f"has no files of '{name}'"
-            raise DataError("no-data", f"{found} {problem}", hint=NO_FORMAT)
+            raise DataError("no-data", f"{place} {problem}", hint=NO_FORMAT)
         chosen = self.format or known[0]
         taken = [file for file in listed if formats[file] == chosen or (self.format and is_data(file, formats[file]))]
         if not taken:
-            raise DataError("no-data", f"{found} has no files of format {chosen}")
-        return Source(str(found), chosen, self.options), taken
+            raise DataError("no-data", f"{place} has no files of format {chosen}")
+        return Source(str(place), chosen, self.options), taken
 
     def columns_of(self, name: str, *, is_stream: bool) -> pa.Table:
         """Return a table without rows that has the columns of a relation's files."""
@@ -103,14 +103,14 @@ class DataFiles:
         """Read all rows in declared types, as a run reads them; a row of a static table must fit."""
         source, files = self.files_of(relation.name, is_stream=isinstance(relation, Stream))
         try:
-            found = [rows for file in files for rows in read_file(source, file, relation)]
+            pieces = [rows for file in files for rows in read_file(source, file, relation)]
         except BadFile as problem:
             raise BadFile(problem.path, problem.problem, problem.detail, REPAIR_TABLE) from None
         empty = InputRows(conform(pa.table({}), relation.columns))
-        rejected = pa.concat_tables([rows.rejected for rows in (empty, *found)])
+        rejected = pa.concat_tables([rows.rejected for rows in (empty, *pieces)])
         if isinstance(relation, Table):
             refuse_rejected(source.path, rejected)
-        return InputRows(pa.concat_tables([rows.table for rows in (empty, *found)]), rejected)
+        return InputRows(pa.concat_tables([rows.table for rows in (empty, *pieces)]), rejected)
 
 
 def relation_name(path: Path) -> str:

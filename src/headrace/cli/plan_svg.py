@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from headrace.model.errors import printable
-from headrace.planner.explain.description import NodeDescription, PlanDescription
+from headrace.planner.explain.description import PlanDescription
 from headrace.planner.explain.labels import count_noun, duration, figure, fold_names, percent, times_cheaper
 from headrace.planner.explain.similar_nodes import NodeFold, folds, merge_siblings
 
 WIDTH, MARGIN, TOP, BOTTOM = 1_600, 20, 76, 56
 BOX_HEIGHT, LEVEL_HEIGHT, GAP = 106, 154, 14
-WIDEST_BOX, WIDEST_INNER_BOX = 220, 300
+MAX_BOX_WIDTH, MAX_INNER_BOX_WIDTH = 220, 300
 FONT, LINE_HEIGHT, PADDING = 11, 16, 5
 CHARACTER = 0.6 * FONT
 """The width of a character, on the safe side."""
-MOST_SIBLINGS, MOST_COLUMNS = 12, 15
+MAX_SIBLINGS, MAX_COLUMNS = 12, 15
 
 STYLE = """
 text { font: 11px system-ui, sans-serif; fill: #24384a }
@@ -69,9 +69,8 @@ class PlacedBox:
 
 
 def draw_plan(description: PlanDescription) -> str:
-    root = stream_box(description)
-    placed = list(places(root))
-    height = max(each.y for each in placed) + BOX_HEIGHT + BOTTOM
+    placed = place_boxes(stream_box(description))
+    height = max(place.y for place in placed) + BOX_HEIGHT + BOTTOM
     title = f"The plan of {count_noun(len(description['queries']), 'query', 'queries')} over {description['stream']}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" '
@@ -81,8 +80,8 @@ def draw_plan(description: PlanDescription) -> str:
         f'<rect class="paper" width="{WIDTH}" height="{height:g}" rx="12"/>',
         text(MARGIN, 32, title, "head"),
         text(MARGIN, 54, cost_text(description), "sum"),
-        *(arc(each) for each in placed if each.parent is not None),
-        *(draw_box(each) for each in placed),
+        *(arc(place) for place in placed if place.parent is not None),
+        *(draw_box(place) for place in placed),
         *legend(height - BOTTOM / 2),
         "</svg>",
     ]
@@ -105,9 +104,9 @@ def stream_box(description: PlanDescription) -> Box:
     closing = closing_queries(description)
     top = folds(description)
     children: tuple[Box, ...] = ()
-    for most in range(MOST_SIBLINGS, 0, -1):
+    for most in range(MAX_SIBLINGS, 0, -1):
         children = tuple(box_of(fold, closing) for fold in limit_siblings(top, most))
-        if sum(child.columns for child in children) <= MOST_COLUMNS:
+        if sum(child.columns for child in children) <= MAX_COLUMNS:
             break
     lines = description["stream"], f"{figure(description['batch_rows'])} rows", "per task and batch"
     return Box("stream", lines, description["stream"], children=children)
@@ -115,11 +114,11 @@ def stream_box(description: PlanDescription) -> Box:
 
 def closing_queries(description: PlanDescription) -> dict[str, list[str]]:
     """For each shipped node the queries whose windows are combined from it."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for query in description["queries"]:
         for route in query["routes"]:
-            found.setdefault(route["node"], []).append(query["name"])
-    return found
+            names.setdefault(route["node"], []).append(query["name"])
+    return names
 
 
 def limit_siblings(siblings: Sequence[NodeFold], most: int) -> tuple[NodeFold, ...]:
@@ -128,14 +127,11 @@ def limit_siblings(siblings: Sequence[NodeFold], most: int) -> tuple[NodeFold, .
     result: list[NodeFold] = []
     for is_inner in (True, False):
         kind = [fold for fold in smaller if bool(fold.children) == is_inner]
-        rest = kind[most - 1 :]
-        result += kind if len(kind) <= most else [*kind[: most - 1], limited_merge(rest, most)]
+        if len(kind) > most:
+            whole = merge_siblings(kind[most - 1 :])
+            kind[most - 1 :] = [replace(whole, children=limit_siblings(whole.children, most))]
+        result += kind
     return tuple(result)
-
-
-def limited_merge(rest: Sequence[NodeFold], most: int) -> NodeFold:
-    whole = merge_siblings(rest)
-    return replace(whole, children=limit_siblings(whole.children, most))
 
 
 def box_of(fold: NodeFold, closing: dict[str, list[str]]) -> Box:
@@ -167,13 +163,10 @@ def node_lines(fold: NodeFold) -> Iterator[str]:
     if is_one and first["groups"]:
         yield "by " + ", ".join(first["groups"])
     if is_one and first["cells"] > 1:
-        yield f"{first['cells']:,} cells of " + ", ".join(largest_first(first))
+        largest_first = sorted(first["dimensions"], key=lambda dimension: -dimension["cells"])
+        yield f"{first['cells']:,} cells of " + ", ".join(dimension["expression"] for dimension in largest_first)
     if is_one:
         yield f"{figure(first['slices_per_hour'])} slices/h"
-
-
-def largest_first(node: NodeDescription) -> list[str]:
-    return [each["expression"] for each in sorted(node["dimensions"], key=lambda each: -each["cells"])]
 
 
 def tip_lines(fold: NodeFold) -> Iterator[str]:
@@ -181,7 +174,7 @@ def tip_lines(fold: NodeFold) -> Iterator[str]:
     first = fold.nodes[0]
     yield fold.label
     if len(fold.nodes) == 1:
-        yield from (f"{each['expression']}: {each['cells']} cells" for each in first["dimensions"])
+        yield from (f"{dimension['expression']}: {dimension['cells']} cells" for dimension in first["dimensions"])
         if first["filter"]:
             yield f"where {first['filter']}"
     yield ", ".join(first["partials"])
@@ -191,16 +184,16 @@ def tip_lines(fold: NodeFold) -> Iterator[str]:
 # From boxes to places
 
 
-def places(root: Box) -> Iterator[PlacedBox]:
-    column = min((WIDTH - 2 * MARGIN + GAP) / root.columns, WIDEST_BOX + GAP)
+def place_boxes(root: Box) -> list[PlacedBox]:
+    column = min((WIDTH - 2 * MARGIN + GAP) / root.columns, MAX_BOX_WIDTH + GAP)
     whole = column * root.columns - GAP
-    yield from place_box(root, (WIDTH - whole) / 2, TOP, column, None)
+    return list(place_box(root, (WIDTH - whole) / 2, TOP, column, None))
 
 
 def place_box(box: Box, left: float, y: float, column: float, parent: PlacedBox | None) -> Iterator[PlacedBox]:
     """The box in the middle above its children; it is never wider than they are together."""
     room = column * box.columns - GAP
-    width = min(room, WIDEST_INNER_BOX)
+    width = min(room, MAX_INNER_BOX_WIDTH)
     here = PlacedBox(box, left + (room - width) / 2, y, width, parent)
     yield here
     for child in box.children:
@@ -260,10 +253,9 @@ def text_width(content: str) -> float:
 
 
 def clip_text(content: str, room: float) -> str:
-    """The text, or as much of its beginning as there is room for."""
+    """Return the text, or as much of its beginning as there is room for."""
     if text_width(content) <= room:
         return content
-    kept = content
-    while kept and text_width(kept + "…") > room:
-        kept = kept[:-1]
-    return kept + "…"
+    while content and text_width(content + "…") > room:
+        content = content[:-1]
+    return content + "…"

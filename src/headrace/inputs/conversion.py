@@ -27,7 +27,6 @@ from headrace.expressions.columns import (
 from headrace.kernel.states.columns import readable, string_buffers
 from headrace.kernel.string_loops import OCTETS, read_octets
 from headrace.model.address import IPV4_BITS, MAPPED
-from headrace.model.arrays import Mask
 from headrace.model.arrow import ADDRESS_BYTES, arrow_type, conform, is_bytes, is_text, one_array, raw_bytes
 from headrace.model.errors import DataError
 from headrace.model.schema import Column, Stream
@@ -58,11 +57,11 @@ def convert_table(table: pa.Table, columns: Sequence[Column], zone: tzinfo = UTC
 
 def convert_whole(name: str, table: pa.Table, columns: Sequence[Column]) -> pa.Table:
     """Return all rows of a static table; DataError if one does not fit."""
-    found = convert_table(table, columns)
-    if found.rejected.num_rows:
-        first = found.rejected.slice(0, 1).to_pylist()[0]
+    converted = convert_table(table, columns)
+    if converted.rejected.num_rows:
+        first = converted.rejected.slice(0, 1).to_pylist()[0]
         raise DataError("bad-row", f"{name} has a row that can't be read: {first['reason']}", detail=first["raw"])
-    return found.table
+    return converted.table
 
 
 def null_column(column: Column, length: int) -> pa.Array:
@@ -77,14 +76,18 @@ def convert_rows(
     missing: Callable[[Column, int], pa.Array] = null_column,
 ) -> Converted:
     """Convert columns, by declared name, whose types are not refused."""
-    found = {each.name: convert_column(arrays[each.name], each, zone) for each in columns if each.name in arrays}
-    values = [found[each.name].values if each.name in found else missing(each, length) for each in columns]
-    failures = first_failures(columns, found, length)
+    converted = {
+        column.name: convert_column(arrays[column.name], column, zone)
+        if column.name in arrays
+        else Evaluated(missing(column, length))
+        for column in columns
+    }
+    failures = first_failures(columns, converted)
     rejected = [
-        (show_value(arrays[each.name][row]), reason_of(each, value_type(arrays[each.name].type)))
-        for row, each in failures
+        (show_value(arrays[column.name][row]), reason_of(column, value_type(arrays[column.name].type)))
+        for row, column in failures
     ]
-    table = pa.table(values, names=[each.name for each in columns])
+    table = pa.table({name: column.values for name, column in converted.items()})
     return Converted(without(table, [row for row, _ in failures]), rejected_table(rejected))
 
 
@@ -101,9 +104,9 @@ def typed_results(results: pa.Table, columns: Iterable[Column]) -> pa.Table:
     for column in columns:
         position = results.schema.get_field_index(column.name)
         if position >= 0 and results.schema.types[position] != arrow_type(column.type):
-            found = one_array(results.column(position))
+            array = one_array(results.column(position))
             is_time = column.type == TIMESTAMP  # of a window's end in the year 10000, too
-            typed = found.cast(pa.int64()) if is_time else convert_column(found, column, UTC).values
+            typed = array.cast(pa.int64()) if is_time else convert_column(array, column, UTC).values
             results = results.set_column(position, column.name, typed.cast(arrow_type(column.type)))
     return conform(results, columns)
 
@@ -113,15 +116,15 @@ def typed_results(results: pa.Table, columns: Iterable[Column]) -> pa.Table:
 
 def match_columns(names: Sequence[str], columns: Iterable[Column]) -> dict[str, int]:
     """Return the positions of declared columns among names: the same spelling first, then in any case."""
-    found = {}
+    positions = {}
     for column in columns:
         exact = [position for position, name in enumerate(names) if name == column.name]
         alike = exact or [position for position, name in enumerate(names) if name.lower() == column.name.lower()]
         if len(alike) > 1:
             raise DataError("column-name", f"has {len(alike)} columns '{column.name}'")
         if alike:
-            found[column.name] = alike[0]
-    return found
+            positions[column.name] = alike[0]
+    return positions
 
 
 def check_schema(schema: pa.Schema, stream: Stream) -> None:
@@ -138,89 +141,88 @@ def check_schema(schema: pa.Schema, stream: Stream) -> None:
 
 def check_types(types: Mapping[str, pa.DataType], columns: Iterable[Column]) -> None:
     """Raise DataError if a type, by declared name, is refused."""
-    misfits = [each for each in columns if each.name in types and not is_accepted(types[each.name], each.type)]
-    if misfits:
-        problems = [f"column {each.name} is {types[each.name]} and can't be read as {each.type}" for each in misfits]
-        hints = [hint for each in misfits if (hint := better_type(types[each.name], each.type)) is not None]
-        raise DataError("column-type", "; ".join(problems), hint=hints[0] if hints else None)
+    problems, hints = [], []
+    for column in columns:
+        arrow = types.get(column.name)
+        if arrow is not None and not (is_lossless(arrow, column.type) or is_read_by_value(arrow, column.type)):
+            problems.append(f"column {column.name} is {arrow} and can't be read as {column.type}")
+            hints.append(better_type(arrow, column.type))
+    if problems:
+        raise DataError("column-type", "; ".join(problems), hint=next(filter(None, hints), None))
 
 
-def better_type(found: pa.DataType, wanted: DataType) -> str | None:
-    if pa.types.is_floating(found) and wanted.name == "DECIMAL":
+def better_type(arrow: pa.DataType, wanted: DataType) -> str | None:
+    if pa.types.is_floating(arrow) and wanted.name == "DECIMAL":
         return "declare it DOUBLE"
-    if pa.types.is_decimal(found) and wanted.name == "DOUBLE":
-        return f"declare it DECIMAL({found.precision}, {found.scale})"
-    if pa.types.is_integer(found) and wanted == TIMESTAMP:
+    if pa.types.is_decimal(arrow) and wanted.name == "DOUBLE":
+        return f"declare it DECIMAL({arrow.precision}, {arrow.scale})"
+    if pa.types.is_integer(arrow) and wanted == TIMESTAMP:
         return "a number has no unit of time: store timestamps"
     return None
 
 
-def is_accepted(found: pa.DataType, wanted: DataType) -> bool:
-    return is_lossless(found, wanted) or is_read_by_value(found, wanted)
-
-
-def is_lossless(found: pa.DataType, wanted: DataType) -> bool:
+def is_lossless(arrow: pa.DataType, wanted: DataType) -> bool:
     """Whether every value of a type fits the declared one."""
-    found = value_type(found)
-    return bool(pa.types.is_null(found) or LOSSLESS[wanted.name](found, wanted))
+    arrow = value_type(arrow)
+    return bool(pa.types.is_null(arrow) or LOSSLESS[wanted.name](arrow, wanted))
 
 
-def is_read_by_value(found: pa.DataType, wanted: DataType) -> bool:
+def is_read_by_value(arrow: pa.DataType, wanted: DataType) -> bool:
     """Whether some values of a type fit the declared one, and others may not."""
-    return not is_lossless(found, wanted) and wanted.name in BY_VALUE and BY_VALUE[wanted.name](value_type(found))
+    return not is_lossless(arrow, wanted) and wanted.name in BY_VALUE and BY_VALUE[wanted.name](value_type(arrow))
 
 
-def value_type(found: pa.DataType) -> pa.DataType:
-    return found.value_type if pa.types.is_dictionary(found) else found
+def value_type(arrow: pa.DataType) -> pa.DataType:
+    return arrow.value_type if pa.types.is_dictionary(arrow) else arrow
 
 
-def to_bigint(found: pa.DataType, _wanted: DataType) -> bool:
-    if pa.types.is_decimal(found):
-        return bool(found.scale == 0 and found.precision <= SAFE_BIGINT_DIGITS)
-    return bool(pa.types.is_integer(found) and found != pa.uint64())
+def to_bigint(arrow: pa.DataType, _wanted: DataType) -> bool:
+    if pa.types.is_decimal(arrow):
+        return bool(arrow.scale == 0 and arrow.precision <= SAFE_BIGINT_DIGITS)
+    return bool(pa.types.is_integer(arrow) and arrow != pa.uint64())
 
 
-def to_double(found: pa.DataType, _wanted: DataType) -> bool:
-    if pa.types.is_integer(found):
-        return bool(found.bit_width <= SAFE_INTEGER_BITS)
-    return bool(pa.types.is_floating(found))
+def to_double(arrow: pa.DataType, _wanted: DataType) -> bool:
+    if pa.types.is_integer(arrow):
+        return bool(arrow.bit_width <= SAFE_INTEGER_BITS)
+    return bool(pa.types.is_floating(arrow))
 
 
-def to_decimal(found: pa.DataType, wanted: DataType) -> bool:
+def to_decimal(arrow: pa.DataType, wanted: DataType) -> bool:
     whole_digits = wanted.precision - wanted.scale
-    if pa.types.is_decimal(found):
-        return bool(found.scale <= wanted.scale and found.precision - found.scale <= whole_digits)
-    if found == pa.int64():
+    if pa.types.is_decimal(arrow):
+        return bool(arrow.scale <= wanted.scale and arrow.precision - arrow.scale <= whole_digits)
+    if arrow == pa.int64():
         return whole_digits >= INTEGER_DIGITS[64] - 1
-    return bool(pa.types.is_integer(found)) and INTEGER_DIGITS[found.bit_width] <= whole_digits
+    return bool(pa.types.is_integer(arrow)) and INTEGER_DIGITS[arrow.bit_width] <= whole_digits
 
 
-def is_exact(found: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(found) or pa.types.is_decimal(found))
+def is_exact(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow) or pa.types.is_decimal(arrow))
 
 
-def is_time(found: pa.DataType) -> bool:
-    return bool(is_text(found) or pa.types.is_timestamp(found) or pa.types.is_date(found))
+def is_time(arrow: pa.DataType) -> bool:
+    return bool(is_text(arrow) or pa.types.is_timestamp(arrow) or pa.types.is_date(arrow))
 
 
-def is_address(found: pa.DataType) -> bool:
-    is_raw = is_bytes(found) or pa.types.is_fixed_size_binary(found)
-    return bool(is_text(found) or is_raw or pa.types.is_integer(found))
+def is_address(arrow: pa.DataType) -> bool:
+    is_raw = is_bytes(arrow) or pa.types.is_fixed_size_binary(arrow)
+    return bool(is_text(arrow) or is_raw or pa.types.is_integer(arrow))
 
 
 LOSSLESS: dict[str, Callable[[pa.DataType, DataType], bool]] = {
-    "BOOLEAN": lambda found, _: bool(pa.types.is_boolean(found)),
+    "BOOLEAN": lambda arrow, _: bool(pa.types.is_boolean(arrow)),
     "BIGINT": to_bigint,
     "DOUBLE": to_double,
     "DECIMAL": to_decimal,
-    "STRING": lambda found, _: is_text(found),
+    "STRING": lambda arrow, _: is_text(arrow),
     "TIMESTAMP": lambda _found, _wanted: False,
-    "ADDRESS": lambda found, wanted: bool(found == arrow_type(wanted)),
-    "BINARY": lambda found, _: is_bytes(found),
+    "ADDRESS": lambda arrow, wanted: bool(arrow == arrow_type(wanted)),
+    "BINARY": lambda arrow, _: is_bytes(arrow),
 }
 BY_VALUE: dict[str, Callable[[pa.DataType], bool]] = {
-    "BIGINT": lambda found: is_exact(found) or bool(pa.types.is_floating(found)),
-    "DOUBLE": lambda found: bool(pa.types.is_integer(found)),
+    "BIGINT": lambda arrow: is_exact(arrow) or bool(pa.types.is_floating(arrow)),
+    "DOUBLE": lambda arrow: bool(pa.types.is_integer(arrow)),
     "DECIMAL": is_exact,
     "TIMESTAMP": is_time,
     "ADDRESS": is_address,
@@ -317,8 +319,8 @@ def localize(micros: pa.Array, zone: tzinfo) -> pa.Array:
         aware = pc.assume_timezone(naive, str(zone), ambiguous="earliest", nonexistent="raise")
     except (pa.ArrowInvalid, ValueError):
         encoded = naive.dictionary_encode()
-        found = [to_microseconds(moment, zone) for moment in encoded.dictionary.to_pylist()]
-        return pa.array(found, pa.int64()).take(encoded.indices)
+        instants = [to_microseconds(moment, zone) for moment in encoded.dictionary.to_pylist()]
+        return pa.array(instants, pa.int64()).take(encoded.indices)
     return aware.cast(pa.int64())
 
 
@@ -391,16 +393,14 @@ def plain_addresses(texts: pa.Array) -> pa.Array | None:
 # Rows
 
 
-def first_failures(columns: Iterable[Column], found: Mapping[str, Evaluated], length: int) -> list[tuple[int, Column]]:
+def first_failures(columns: Iterable[Column], converted: Mapping[str, Evaluated]) -> list[tuple[int, Column]]:
     """Return each row with a value that could not be read, and the first column in which it is so."""
-    failed: list[tuple[int, Column]] = []
-    seen: Mask = np.zeros(length, np.bool_)
+    failures: dict[int, Column] = {}
     for column in columns:
-        mask = found[column.name].failed if column.name in found else None
-        if mask is not None:
-            failed += [(int(row), column) for row in np.flatnonzero(mask & ~seen)]
-            seen |= mask
-    return sorted(failed, key=lambda each: each[0])
+        mask = converted[column.name].failed if column.name in converted else None
+        for row in () if mask is None else np.flatnonzero(mask).tolist():
+            failures.setdefault(row, column)
+    return sorted(failures.items())
 
 
 def without(table: pa.Table, rows: list[int]) -> pa.Table:
@@ -421,8 +421,8 @@ def unreadable(column: Column) -> str:
     return f"column {column.name} can't be read as {column.type}"
 
 
-def reason_of(column: Column, found: pa.DataType) -> str:
-    return OUT_OF_RANGE.format(column.name) if column.type == TIMESTAMP and not is_text(found) else unreadable(column)
+def reason_of(column: Column, arrow: pa.DataType) -> str:
+    return OUT_OF_RANGE.format(column.name) if column.type == TIMESTAMP and not is_text(arrow) else unreadable(column)
 
 
 def show_value(value: pa.Scalar) -> str:

@@ -25,10 +25,10 @@ def list_files(source: Source) -> list[InputFile]:
         problem = "is not a directory" if os.path.exists(root) else "does not exist"
         raise UsageError("file", f"the directory {source.path} {problem}")
     try:
-        found = list(walk(root))
+        entries = list(walk(root))
     except OSError as problem:
         raise UsageError("file", f"can't list {problem.filename}: {problem.strerror}") from None
-    return sorted(without_links(root, found), key=lambda file: (file.modified_ns, file.path))
+    return sorted(without_links(root, entries), key=lambda file: (file.modified_ns, file.path))
 
 
 def walk(folder: str) -> Iterator[tuple[os.DirEntry[str], InputFile]]:
@@ -51,13 +51,13 @@ def walk(folder: str) -> Iterator[tuple[os.DirEntry[str], InputFile]]:
             yield entry, InputFile(entry.path, status.st_size, status.st_mtime_ns)
 
 
-def without_links(root: str, found: list[tuple[os.DirEntry[str], InputFile]]) -> Iterator[InputFile]:
+def without_links(root: str, entries: list[tuple[os.DirEntry[str], InputFile]]) -> Iterator[InputFile]:
     """No file twice, and none from elsewhere."""
     real_root = os.path.realpath(root)
     taken = {
-        os.path.join(real_root, os.path.relpath(file.path, root)) for entry, file in found if not entry.is_symlink()
+        os.path.join(real_root, os.path.relpath(file.path, root)) for entry, file in entries if not entry.is_symlink()
     }
-    for entry, file in found:
+    for entry, file in entries:
         if entry.is_symlink():
             target = os.path.realpath(file.path)
             if target in taken or os.path.commonpath([target, real_root]) != real_root:

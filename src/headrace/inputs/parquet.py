@@ -18,7 +18,6 @@ from headrace.inputs.source import (
     Source,
     reading,
 )
-from headrace.model.schema import Column
 from headrace.model.units import InputFile, Unit
 
 PIECE_ROWS = 1 << 18
@@ -57,20 +56,17 @@ class ParquetLayout:
         types = {name: schema.types[position] for name, position in positions.items()}
         check_types(types, declaration.columns)
         names = {name: schema.names[position] for name, position in positions.items()}
-        by_value = {each.name for each in declaration.columns if is_by_value(types.get(each.name), each)}
+        declared = {column.name: column.type for column in declaration.columns}
+        by_value = {name for name, arrow in types.items() if is_read_by_value(arrow, declared[name])}
         held = f"its columns are {', '.join(schema.names)}"
         folders = Folders.of(source, path, declaration, names, held)
         return cls(names, old_times(parquet), folders, frozenset(by_value))
 
 
-def is_by_value(found: pa.DataType | None, column: Column) -> bool:
-    return found is not None and is_read_by_value(found, column.type)
-
-
 def old_times(parquet: pq.ParquetFile) -> frozenset[str]:
     """Columns of the retired 96-bit times, which look naive. Spark writes them by default, always in UTC."""
     fields = [parquet.schema.column(position) for position in range(len(parquet.schema))]
-    return frozenset(each.path for each in fields if each.physical_type == "INT96")
+    return frozenset(field.path for field in fields if field.physical_type == "INT96")
 
 
 def cut_parquet(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
@@ -101,20 +97,21 @@ def read_parquet(source: Source, unit: Unit, declaration: Declaration, columns: 
         if unit.end > parquet.num_row_groups:
             raise BadFile(unit.path, "has fewer row groups than when it was listed")
         needed = declaration.select_columns({*columns, *layout.by_value})
+        present = [column.name for column in needed if column.name in layout.names]
         names = [column.name for column in declaration.select_columns(columns)]
         batches = parquet.iter_batches(
             batch_size=PIECE_ROWS,
             row_groups=range(unit.begin, unit.end),
-            columns=[layout.names[column.name] for column in needed if column.name in layout.names],
+            columns=[layout.names[name] for name in present],
             use_threads=False,
         )
         for batch in batches:
-            arrays = {each.name: found_array(batch, layout, each) for each in needed if each.name in layout.names}
+            arrays = {name: stored_array(batch, layout, name) for name in present}
             rows = convert_rows(arrays, needed, declaration.zone, batch.num_rows, layout.folders.column)
             yield InputRows(rows.table.select(names), rows.rejected)
 
 
-def found_array(batch: pa.RecordBatch, layout: ParquetLayout, column: Column) -> pa.Array:
-    name = layout.names[column.name]
+def stored_array(batch: pa.RecordBatch, layout: ParquetLayout, column: str) -> pa.Array:
+    name = layout.names[column]
     array = batch.column(name)
     return array.cast(pa.timestamp("us", tz="UTC")) if name in layout.old_times else array

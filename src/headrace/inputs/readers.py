@@ -144,7 +144,7 @@ def typed_rows(
         if column.name in parsed.columns
     }
     count = len(parsed.kept)
-    failures = first_failures(declaration.columns, converted, count)
+    failures = first_failures(declaration.columns, converted)
     refused = parsed.refused + [(int(parsed.kept[row]), unreadable(column)) for row, column in failures]
     arrays = [
         folders.fill(column, converted[column.name].values)

@@ -39,10 +39,10 @@ def conform(table: pa.Table, columns: Iterable[Column]) -> pa.Table:
     """Return columns that are in declared types in declared order. A missing one is NULL, others are left out."""
     by_name = {name.lower(): position for position, name in enumerate(table.column_names)}
     arrays = [
-        table.column(by_name[each.name.lower()])
-        if each.name.lower() in by_name
-        else pa.nulls(table.num_rows, arrow_type(each.type))
-        for each in columns
+        table.column(by_name[column.name.lower()])
+        if column.name.lower() in by_name
+        else pa.nulls(table.num_rows, arrow_type(column.type))
+        for column in columns
     ]
     return pa.table(arrays, names=[column.name for column in columns])
 
@@ -94,9 +94,9 @@ def to_arrow_value(value: Any, data_type: DataType) -> Any:
     if data_type.name == "ADDRESS":
         return address_bytes(int(value))
     if data_type.name == "ARRAY":
-        return [to_arrow_value(each, data_type.fields[0][1]) for each in value]
+        return [to_arrow_value(item, data_type.fields[0][1]) for item in value]
     if data_type.name == "STRUCT":
-        return {name: to_arrow_value(each, field) for (name, field), each in zip(data_type.fields, value, strict=True)}
+        return {name: to_arrow_value(item, field) for (name, field), item in zip(data_type.fields, value, strict=True)}
     return value
 
 
@@ -147,7 +147,7 @@ def readable_addresses(array: pa.Array, data_type: DataType) -> pa.Array:
         items = readable_addresses(array.values, data_type.fields[0][1])
         return pa.ListArray.from_arrays(array.offsets, items, mask=array.is_null())
     if data_type.name == "STRUCT":
-        fields = [readable_addresses(array.field(place), each) for place, (_, each) in enumerate(data_type.fields)]
+        fields = [readable_addresses(array.field(place), field) for place, (_, field) in enumerate(data_type.fields)]
         return pa.StructArray.from_arrays(fields, [name for name, _ in data_type.fields], mask=array.is_null())
     return array
 
@@ -155,5 +155,5 @@ def readable_addresses(array: pa.Array, data_type: DataType) -> pa.Array:
 def from_rows(rows: Iterable[tuple[Value, ...]], columns: Iterable[Column]) -> pa.Table:
     """A table of plain values, for people to open."""
     listed, declared = list(rows), list(columns)
-    arrays = [to_array([row[position] for row in listed], each.type) for position, each in enumerate(declared)]
+    arrays = [to_array([row[position] for row in listed], column.type) for position, column in enumerate(declared)]
     return for_people(pa.table(arrays, names=[column.name for column in declared]), declared)

@@ -19,4 +19,4 @@ class HashedOnce:
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, and nothing that was worked out: hashes of texts differ from process to process."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ WINDOW_TIME = "window_time"
 def derived_stream(name: str, query: Query, zone: tzinfo = UTC) -> Stream:
     """The results of a query as a stream. Lists have no place in it: no expression takes them."""
     shown = {output.expression: output.name for output in reversed(query.outputs)}
-    columns = tuple(each for each in query.result_columns() if each.type.is_comparable or each.type == BINARY)
+    columns = tuple(column for column in query.result_columns() if column.type.is_comparable or column.type == BINARY)
     if find_column(columns, WINDOW_TIME) is not None:
         raise ValueError(f"{name} can't be read: its result {WINDOW_TIME} has the name of the event time of results")
     groups = tuple(shown[tree] for tree in query.group_by)
@@ -46,8 +46,8 @@ def with_results(catalog: Catalog, queries: Mapping[str, Query], words: Collecti
 def upstreams(query: Query, catalog: Catalog) -> tuple[str, ...]:
     """The names of the queries whose results the query reads."""
     names = (query.stream, *(join.table for join in query.joins))
-    found = [catalog.stream(name) for name in names]
-    return tuple(each.name for each in found if each is not None and each.derived is not None)
+    streams = [catalog.stream(name) for name in names]
+    return tuple(stream.name for stream in streams if stream is not None and stream.derived is not None)
 
 
 def place_of(query: Query, catalog: Catalog) -> str:
@@ -70,10 +70,10 @@ def rounds(queries: Mapping[str, Query], catalog: Catalog) -> Iterator[tuple[Str
 
 def with_upstreams(names: Iterable[str], queries: Mapping[str, Query], catalog: Catalog) -> set[str]:
     """The names, and those of all queries whose results they need."""
-    found, waiting = set(), list(names)
+    needed, waiting = set(), list(names)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in needed:
+            needed.add(name)
             waiting += upstreams(queries[name], catalog)
-    return found
+    return needed

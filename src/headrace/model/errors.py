@@ -134,8 +134,8 @@ QUERIES_MARK = "  = queries: "
 
 def query_failure_in(text: str) -> QueryFailure | None:
     """Return the last QueryFailure whose text is part of `text`, such as a stack trace that came from a worker."""
-    found = list(QUERY_FAILURE.finditer(text))
-    return QueryFailure(json.loads(found[-1]["queries"]), found[-1]["reason"]) if found else None
+    matches = list(QUERY_FAILURE.finditer(text))
+    return QueryFailure(json.loads(matches[-1]["queries"]), matches[-1]["reason"]) if matches else None
 
 
 QUERY_FAILURE = re.compile(
@@ -149,13 +149,14 @@ class RowErrorWarning(UserWarning):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the known name that is most like `name`, or None if nothing comes close. Who errs in the first letter
-    must be right in most others.
+    """Return a hint with the known name that is most like `name`, or None if nothing comes close.
+
+    Who errs in the first letter must be right in most others.
     """
     by_lower, written = {candidate.lower(): candidate for candidate in known}, name.lower()
     much_alike = difflib.get_close_matches(written, list(by_lower), n=1, cutoff=0.75)
-    alike = difflib.get_close_matches(written, [each for each in by_lower if each[:1] == written[:1]], n=1, cutoff=0.6)
-    matches = much_alike or alike
+    same_letter = [candidate for candidate in by_lower if candidate[:1] == written[:1]]
+    matches = much_alike or difflib.get_close_matches(written, same_letter, n=1, cutoff=0.6)
     return f"did you mean '{by_lower[matches[0]]}'?" if matches else None
 
 

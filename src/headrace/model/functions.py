@@ -65,16 +65,16 @@ def user_function(
 
 
 def type_named(name: str) -> DataType:
-    found = TYPE_NAMES.get(name.upper())
-    if found is None:
+    data_type = TYPE_NAMES.get(name.upper())
+    if data_type is None:
         raise ValueError(f"'{name}' is not a type; known are {', '.join(sorted(TYPE_NAMES))}")
-    return found
+    return data_type
 
 
 def type_hinted(hint: object) -> DataType:
-    found = TYPES_OF_HINTS.get(hint)
-    if found is None:
+    data_type = TYPES_OF_HINTS.get(hint)
+    if data_type is None:
         raise ValueError(
             "hint the arguments and the result with str, int, float or bool, or give parameters= and returns="
         )
-    return found
+    return data_type

@@ -24,7 +24,7 @@ def stored(tag: str, *labels: str) -> Callable[[type[Value]], type[Value]]:
 
     def register(made: type[Value]) -> type[Value]:
         CLASSES[tag], TAGS[made] = made, tag
-        LABELS[made] = tuple(zip(labels, (each.name for each in fields(made)), strict=True))  # type: ignore[arg-type]
+        LABELS[made] = tuple(zip(labels, (field.name for field in fields(made)), strict=True))  # type: ignore[arg-type]
         return made
 
     return register

@@ -75,23 +75,23 @@ def demo(rows: int, queries: int) -> None:
             summary = generate(
                 "trades", rows, 7, root / "trades", file_span_s=max(1.0, span_s / FILES), progress=report
             )
-        asked = all_queries(root / "trades", queries)
-        console.print(f"One stream: {summary.rows:,} trades. {len(asked)} queries, four of them in four dialects:\n")
+        named = all_queries(root / "trades", queries)
+        console.print(f"One stream: {summary.rows:,} trades. {len(named)} queries, four of them in four dialects:\n")
         console.print(Syntax(QUERIES, "sql", background_color="default", word_wrap=True))
         with session(starting=lambda: console.print("Starting Spark: about ten seconds.")) as spark:
-            engine = engine_over(spark, root, root / "arriving", asked)
-            answer(engine, root, asked, console)
-            compare(spark, root, asked, console)
+            engine = engine_over(spark, root, root / "arriving", named)
+            answer(engine, root, named, console)
+            compare(spark, root, named, console)
     console.print("\nNext: headrace init DIR makes a job of your own, headrace explain shows a plan.")
 
 
 def all_queries(folder: Path, count: int) -> dict[str, Query]:
     declared = read_text(str(folder / "schema.sql"))
     named = [*parse_script(declared + QUERIES).queries, *parse_script(workload("otf-low", count - 4, 7)).queries]
-    return {each.name: each.query for each in named}
+    return {query.name: query.query for query in named}
 
 
-def engine_over(spark: Any, root: Path, source: Path, asked: dict[str, Query]) -> Engine:
+def engine_over(spark: Any, root: Path, source: Path, queries: dict[str, Query]) -> Engine:
     from headrace.spark.engine import Engine
 
     engine = Engine(spark, root / f"state of {source.name}")
@@ -100,7 +100,7 @@ def engine_over(spark: Any, root: Path, source: Path, asked: dict[str, Query]) -
     engine.stream("Trades", source)
     for table in ("Close", "Index"):
         engine.table(table, root / "trades" / table)
-    for name, query in asked.items():
+    for name, query in queries.items():
         engine.add(name, format_query(query))
     return engine
 
@@ -108,10 +108,10 @@ def engine_over(spark: Any, root: Path, source: Path, asked: dict[str, Query]) -
 # The stream
 
 
-def answer(engine: Engine, root: Path, asked: dict[str, Query], console: Console) -> None:
+def answer(engine: Engine, root: Path, queries: dict[str, Query], console: Console) -> None:
     """Files arrive, one per step; two queries leave and one joins on the way; then the stream ends."""
     files = sorted((root / "trades" / "Trades").glob("*.parquet"))
-    leaving = list(asked)[-2:]
+    leaving = list(queries)[-2:]
     with engine.start(trigger="100 ms") as run, watching_run(console, console.is_terminal) as show:
         for number, file in enumerate(files):
             (root / "arriving" / file.name).hardlink_to(file)
@@ -167,17 +167,17 @@ def rows_of(run: Run, name: str, query: Query) -> list[tuple[Value, ...]]:
 # Together and apart
 
 
-def compare(spark: Any, root: Path, asked: dict[str, Query], console: Console) -> None:
+def compare(spark: Any, root: Path, queries: dict[str, Query], console: Console) -> None:
     """All queries in one bounded run, and some of them one by one as Spark aggregations, from the same files."""
     from headrace.spark.single_query import files_in, read_frames, write_answer
 
-    engine = engine_over(spark, root, root / "trades" / "Trades", asked)
+    engine = engine_over(spark, root, root / "trades" / "Trades", queries)
     begun = time.perf_counter()
     with engine.bounded():
         together_s = time.perf_counter() - begun
     files = files_in(root / "trades")
     frames = read_frames(spark, files)
-    sampled = list(asked.values())[4 :: max(1, (len(asked) - 4) // SAMPLE)][:SAMPLE]
+    sampled = list(queries.values())[4 :: max(1, (len(queries) - 4) // SAMPLE)][:SAMPLE]
     taken = []
     for number, query in enumerate([sampled[0], *sampled]):
         begun = time.perf_counter()
@@ -186,9 +186,9 @@ def compare(spark: Any, root: Path, asked: dict[str, Query], console: Console) -
     taken = taken[1:]  # the first one warms up
     one_s = sum(taken) / len(taken)
     console.print(
-        f"From the same files: all {len(asked)} queries together {together_s:.1f} s, planning included; one alone with "
-        f"Spark {one_s:.1f} s, so {len(asked)} one by one {one_s * len(asked):,.0f} s "
-        f"(extrapolated from {len(taken)}): {one_s * len(asked) / together_s:,.0f} times as long."
+        f"From the same files: all {len(queries)} queries together {together_s:.1f} s, planning included; one alone "
+        f"with Spark {one_s:.1f} s, so {len(queries)} one by one {one_s * len(queries):,.0f} s "
+        f"(extrapolated from {len(taken)}): {one_s * len(queries) / together_s:,.0f} times as long."
     )
 
 

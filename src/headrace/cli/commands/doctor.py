@@ -196,7 +196,7 @@ def is_healthy(findings: Iterable[Finding]) -> bool:
 
 
 def as_json(findings: Sequence[Finding]) -> str:
-    return json.dumps({"healthy": is_healthy(findings), "findings": [asdict(each) for each in findings]}, indent=2)
+    return json.dumps({"healthy": is_healthy(findings), "findings": list(map(asdict, findings))}, indent=2)
 
 
 def as_lines(findings: Sequence[Finding]) -> Iterable[str]:

@@ -101,9 +101,9 @@ def evaluate(
     known = {named.name: QueryAnswer(named) for named in script.queries}
     chosen = [named.name for named in choose(script, only)]
     chosen_format = check_format(output_format, out, len(chosen))
-    asked = {name: answer.named.query for name, answer in known.items()}
-    needed = with_upstreams(chosen, asked, script.catalog)
-    for stream, ready in rounds({name: asked[name] for name in asked if name in needed}, script.catalog):
+    parsed = {name: answer.named.query for name, answer in known.items()}
+    needed = with_upstreams(chosen, parsed, script.catalog)
+    for stream, ready in rounds({name: parsed[name] for name in parsed if name in needed}, script.catalog):
         run(script, stream, ready, known, data, engine)
     answers = [known[name] for name in chosen]
     if out is not None:
@@ -116,18 +116,18 @@ def evaluate(
     report_counts(answers)
 
 
-def check_format(asked: str | None, out: Path | None, queries: int) -> str:
+def check_format(output_format: str | None, out: Path | None, queries: int) -> str:
     """Return the format of the results, which must suit where they go."""
     if out is not None:
-        if asked == "table":
+        if output_format == "table":
             raise click.UsageError("--out writes files: --format parquet, csv or json")
-        return asked or "parquet"
-    if asked == "parquet":
+        return output_format or "parquet"
+    if output_format == "parquet":
         raise click.UsageError("--format parquet needs --out DIR")
-    if asked in TEXT_FORMATS and queries != 1:
+    if output_format in TEXT_FORMATS and queries != 1:
         hint = "choose one with --query NAME, or write a file for each with --out DIR"
-        raise UsageError("format", f"{asked} on standard output is for one query, not {queries}", hint=hint)
-    return asked or "table"
+        raise UsageError("format", f"{output_format} on standard output is for one query, not {queries}", hint=hint)
+    return output_format or "table"
 
 
 def choose(script: Script, only: tuple[str, ...]) -> list[NamedQuery]:
@@ -149,9 +149,9 @@ def run(
 
 
 def relation(catalog: Catalog, name: str) -> Stream | Table:
-    found = catalog.stream(name) or catalog.table(name)
-    assert found is not None
-    return found
+    declared = catalog.stream(name) or catalog.table(name)
+    assert declared is not None
+    return declared
 
 
 def rows_of(relation: Stream | Table, known: Mapping[str, QueryAnswer], data: DataFiles) -> pa.Table:
@@ -170,14 +170,15 @@ def by_kernel(data: Data, answers: dict[str, QueryAnswer]) -> None:
         announce_compile(),
         progress_bar(f"{data.stream.name}, {len(answers)} queries") as report,
     ):
-        found = answer_with_kernel(data, {name: each.named.query for name, each in answers.items()}, report=report)
-    for name, closed in found.closed.items():
+        queries = {name: answer.named.query for name, answer in answers.items()}
+        answered = answer_with_kernel(data, queries, report=report)
+    for name, closed in answered.closed.items():
         answer = answers[name]
-        columns = answer.named.query.result_columns()
-        answer.rows = list(zip(*(plain_values(closed.table[each.name], each.type) for each in columns), strict=True))
+        columns = [plain_values(closed.table[column.name], column.type) for column in queries[name].result_columns()]
+        answer.rows = list(zip(*columns, strict=True))
         answer.windows, answer.errors, answer.left_out = closed.windows, closed.errors, closed.left_out
         answer.problem = closed.problem
-    report_dropped(found.dropped)
+    report_dropped(answered.dropped)
 
 
 def by_reference(data: Data, answers: dict[str, QueryAnswer]) -> None:

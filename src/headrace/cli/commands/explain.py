@@ -139,8 +139,12 @@ def explain(
         document = {"streams": descriptions} | ({} if placement is None else {"placement": placement.document()})
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
     else:
-        shown = [each for each in descriptions if not names or {query["name"] for query in each["queries"]} & {*chosen}]
-        click.echo("\n".join(text(each, chosen, columns()) for each in shown), nl=False)
+        texts = [
+            text(description, chosen, columns())
+            for description in descriptions
+            if not names or {query["name"] for query in description["queries"]} & {*chosen}
+        ]
+        click.echo("\n".join(texts), nl=False)
         if placement is not None:
             click.echo()
             placement.print()
@@ -178,21 +182,21 @@ def columns() -> int:
 def read_constants(path: str) -> Constants:
     """The constants of a JSON object that has all of them and nothing else."""
     try:
-        found = json.loads(read_text(path))
+        document = json.loads(read_text(path))
     except json.JSONDecodeError as problem:
         raise UsageError("constants", f"{path} is not JSON", detail=str(problem)) from None
     known = [field.name for field in fields(Constants)]
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise UsageError("constants", f"{path} is not a JSON object", hint=f"its keys are {', '.join(known)}")
-    for key, value in found.items():
+    for key, value in document.items():
         if key not in known:
             raise UsageError("constants", f"{path} has an unknown key '{key}'", hint=nearest(key, known))
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
             raise UsageError("constants", f"{path}: '{key}' is {value!r}, not a number of nanoseconds")
-    missing = [key for key in known if key not in found]
+    missing = [key for key in known if key not in document]
     if missing:
         raise UsageError("constants", f"{path} lacks {', '.join(missing)}")
-    return Constants(**{key: float(value) for key, value in found.items()})
+    return Constants(**{key: float(value) for key, value in document.items()})
 
 
 def by_stream(script: Script, added: Query | None) -> list[Part]:
@@ -249,7 +253,7 @@ def describe_plan(planned: Planned) -> PlanDescription:
 def place(topology: Topology, plans: Sequence[Planned]) -> Placement:
     """The plan of the stream that the edges read, in six ways."""
     stream = stream_at_edges(topology, [planned.stream for planned in plans])
-    planned = next(each for each in plans if each.stream == stream)
+    planned = next(planned for planned in plans if planned.stream == stream)
     widths = widths_of(planned.rows, planned.cost)
     return Placement(stream.name, topology, estimates(topology, planned.plan, planned.cost.sample, widths))
 
@@ -268,11 +272,11 @@ def results(script: Script, stream: Stream, rows_of: RowsOf) -> pa.Table:
     query = next(named.query for named in script.queries if named.name == stream.name)
     source = script.catalog.stream(query.stream)
     assert source is not None
-    found = answer(data_of(script, source, [query], rows_of), {stream.name: query}).closed[stream.name]
-    if not found.table.num_rows:
+    closed = answer(data_of(script, source, [query], rows_of), {stream.name: query}).closed[stream.name]
+    if not closed.table.num_rows:
         hint = "more rows, or shorter windows, are needed"
         raise UsageError("no-data", f"{stream.name} has no results over these rows", hint=hint)
-    return as_stream(found.table, stream)
+    return as_stream(closed.table, stream)
 
 
 def free_name(queries: Mapping[str, Query]) -> str:

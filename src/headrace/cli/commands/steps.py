@@ -76,9 +76,9 @@ def abandon(job: Path, step: int, stream: str | None) -> None:
         journal = abandon_input(directory, step, declared.skew_us if declared else 0)
     finally:
         owner.close()
-    lost = [each for each in journal.bad_files if each.reason.startswith("abandoned")]
-    for each in lost:
-        click.echo(f"abandoned: {printable(each.path)}")
+    lost = [file for file in journal.bad_files if file.reason.startswith("abandoned")]
+    for file in lost:
+        click.echo(f"abandoned: {printable(file.path)}")
     for span in journal.lost:
         start = "the beginning" if span.start_us <= BEGINNING_US else format_timestamp(span.start_us)
         end = "the end" if span.end_us >= ENDED_US else format_timestamp(span.end_us)

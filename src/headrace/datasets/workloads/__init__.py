@@ -12,7 +12,7 @@ __all__ = ["WORKLOADS", "Workload", "workload"]
 
 FAMILIES = (otf, holistic, hifi, nfc, gigascope, group_bys)
 
-WORKLOADS: Mapping[str, Workload] = {each.name: each for family in FAMILIES for each in family.WORKLOADS}
+WORKLOADS: Mapping[str, Workload] = {workload.name: workload for family in FAMILIES for workload in family.WORKLOADS}
 
 
 def workload(name: str, queries: int | None, seed: int) -> str:

@@ -42,10 +42,10 @@ def predicates(count: int, seed: int) -> list[str]:
 
 
 def _different(count: int, rng: np.random.Generator, draw: Callable[[np.random.Generator], Drawn]) -> list[Drawn]:
-    found: dict[Drawn, None] = {}
-    while len(found) < count:
-        found[draw(rng)] = None
-    return list(found)
+    drawn: dict[Drawn, None] = {}
+    while len(drawn) < count:
+        drawn[draw(rng)] = None
+    return list(drawn)
 
 
 def _window(rng: np.random.Generator) -> WindowText:
