@@ -32,7 +32,7 @@ class BackgroundCall:
             self.problem = problem
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it is done."""
+        """Wait, and return whether it is done."""
         self.thread.join(timeout_s)
         if self.problem is not None:
             raise self.problem

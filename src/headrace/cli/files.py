@@ -118,7 +118,7 @@ def relation_name(path: Path) -> str:
 
 
 def is_data(file: InputFile, known: str | None) -> bool:
-    """Whether a file whose name says no format is one of data: scripts may lie beside it."""
+    """Return whether a file whose name says no format holds data: scripts may lie beside it."""
     return known is None and not file.path.endswith(".sql")
 
 
@@ -139,7 +139,7 @@ def csv_bytes(table: pa.Table) -> bytes:
 
 
 def write_json_document(document: object, path: Path) -> None:
-    """One JSON document for people and programs."""
+    """Write one JSON document for people and programs."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

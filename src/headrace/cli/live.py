@@ -62,7 +62,7 @@ def count_noun(count: int, one: str, many: str) -> str:
 
 
 def short_duration(duration_us: int) -> str:
-    """About how long, in one unit: '1.5 s', '20 min', '36 h', '7,992 days'."""
+    """Return a duration in one unit: '1.5 s', '20 min', '36 h', '7,992 days'."""
     if abs(duration_us) >= 2 * UNITS_US["day"]:
         return f"{duration_us / UNITS_US['day']:,.0f} days"
     size_us = next((size for name, size in UNITS_US.items() if name != "day" and abs(duration_us) >= size), 1)
@@ -133,7 +133,7 @@ def say(console: Console, text: str) -> None:
 
 
 def summarise(console: Console, all_progress: Sequence[Progress], folders: Iterable[ResultFolder]) -> None:
-    """Per query what came of it, and where the results are."""
+    """Print what came of each query, and where the results are."""
     for progress in all_progress:
         say(console, line_of(progress))
         if progress.queries:

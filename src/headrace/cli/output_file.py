@@ -12,7 +12,7 @@ from headrace.model.errors import UsageError
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the system says, in our words. It may know better than we do which file it is."""
+    """Raise errors of the system as ours. The system may know better than we do which file it is."""
     try:
         yield
     except OSError as problem:

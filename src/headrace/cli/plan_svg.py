@@ -113,7 +113,7 @@ def stream_box(description: PlanDescription) -> Box:
 
 
 def closing_queries(description: PlanDescription) -> dict[str, list[str]]:
-    """For each shipped node the queries whose windows are combined from it."""
+    """Return the queries whose windows are combined from each shipped node."""
     names: dict[str, list[str]] = {}
     for query in description["queries"]:
         for route in query["routes"]:
@@ -149,7 +149,7 @@ def box_of(fold: NodeFold, closing: dict[str, list[str]]) -> Box:
 
 
 def names_lines(names: Sequence[str]) -> list[str]:
-    """How many queries, the first and the last of them."""
+    """Return how many queries there are, the first and the last of them."""
     if len(names) == 1:
         return [names[0]]
     return [count_noun(len(names), "query", "queries"), names[0], names[-1]]
@@ -170,7 +170,7 @@ def node_lines(fold: NodeFold) -> Iterator[str]:
 
 
 def tip_lines(fold: NodeFold) -> Iterator[str]:
-    """What a pointer shows."""
+    """Yield what a pointer shows."""
     first = fold.nodes[0]
     yield fold.label
     if len(fold.nodes) == 1:
@@ -191,7 +191,7 @@ def place_boxes(root: Box) -> list[PlacedBox]:
 
 
 def place_box(box: Box, left: float, y: float, column: float, parent: PlacedBox | None) -> Iterator[PlacedBox]:
-    """The box in the middle above its children; it is never wider than they are together."""
+    """Place the box in the middle above its children; it is never wider than they are together."""
     room = column * box.columns - GAP
     width = min(room, MAX_INNER_BOX_WIDTH)
     here = PlacedBox(box, left + (room - width) / 2, y, width, parent)
@@ -243,7 +243,7 @@ def text(x: float, y: float, content: str, kind: str) -> str:
 
 
 def xml(content: str, *, keep_lines: bool = False) -> str:
-    """Text that can stand in XML, whatever the names in it are."""
+    """Return text that can stand in XML, whatever the names in it are."""
     lines = content.split("\n") if keep_lines else [content]
     return escape("\n".join(printable(line) for line in lines))
 

@@ -16,7 +16,7 @@ class Report(Protocol):
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Report]:
-    """Gives a function to call with (done, total)."""
+    """Give a function to call with (done, total)."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -162,13 +162,13 @@ def better_type(arrow: pa.DataType, wanted: DataType) -> str | None:
 
 
 def is_lossless(arrow: pa.DataType, wanted: DataType) -> bool:
-    """Whether every value of a type fits the declared one."""
+    """Return whether every value of a type fits the declared one."""
     arrow = value_type(arrow)
     return bool(pa.types.is_null(arrow) or LOSSLESS[wanted.name](arrow, wanted))
 
 
 def is_read_by_value(arrow: pa.DataType, wanted: DataType) -> bool:
-    """Whether some values of a type fit the declared one, and others may not."""
+    """Return whether some values of a type fit the declared one, and others may not."""
     return not is_lossless(arrow, wanted) and wanted.name in BY_VALUE and BY_VALUE[wanted.name](value_type(arrow))
 
 
@@ -252,7 +252,7 @@ def convert_column(array: pa.Array, column: Column, zone: tzinfo) -> Evaluated:
 
 
 def check_utf8(array: pa.Array, column: Column) -> None:
-    """Arrow takes bytes for UTF-8 unseen."""
+    """Raise DataError if texts are not UTF-8, which Arrow does not check."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as problem:
@@ -274,7 +274,7 @@ def cast_values(array: pa.Array, wanted: DataType) -> Evaluated:
 
 
 def cast_exactly(array: pa.Array, wanted: DataType) -> pa.Array:
-    """A safe cast refuses what would change: 2.5 as BIGINT, 2^60 + 1 as DOUBLE, 2^63 from an unsigned column."""
+    """Cast, and refuse what would change: 2.5 as BIGINT, 2^60 + 1 as DOUBLE, 2^63 from an unsigned column."""
     if pa.types.is_float16(array.type):
         array = array.cast(pa.float32())
     if wanted.name == "DECIMAL" and pa.types.is_integer(array.type):
@@ -283,7 +283,7 @@ def cast_exactly(array: pa.Array, wanted: DataType) -> pa.Array:
 
 
 def convert_times(array: pa.Array, zone: tzinfo) -> Evaluated:
-    """Times in the years 1 to 9999; nanoseconds are cut to the microsecond they lie in, so no row moves over an end."""
+    """Convert times of the years 1 to 9999. Nanoseconds are cut to their microsecond, so no row moves over an end."""
     if pa.types.is_date(array.type):
         array = array.cast(pa.timestamp("s") if pa.types.is_date32(array.type) else pa.timestamp("ms"))
     numbers = array.cast(pa.int64())
@@ -311,7 +311,7 @@ def floor_thousandths(nanos: pa.Array) -> pa.Array:
 
 
 def localize(micros: pa.Array, zone: tzinfo) -> pa.Array:
-    """Wall-clock microseconds of `zone` as UTC; a time that the clocks skip is read with the old offset."""
+    """Return wall-clock microseconds of `zone` in UTC; a time that the clocks skip is read with the old offset."""
     if zone == UTC:
         return micros
     naive = micros.cast(pa.timestamp("us"))
@@ -365,7 +365,7 @@ def all_match(texts: pa.Array, pattern: str) -> bool:
 
 
 def plain_times(texts: pa.Array, zone: tzinfo) -> pa.Array | None:
-    """Arrow reads times of the usual forms, if all are of the same one."""
+    """Read times with Arrow if all are of the same usual form."""
     for form, unit in ((r"Z\z", pa.timestamp("us", tz="UTC")), (r"\z", pa.timestamp("us"))):
         if all_match(texts, PLAIN_TIME + form):
             try:
@@ -378,7 +378,7 @@ def plain_times(texts: pa.Array, zone: tzinfo) -> pa.Array | None:
 
 
 def plain_addresses(texts: pa.Array) -> pa.Array | None:
-    """All at once, if all are IPv4."""
+    """Read addresses all at once, if all are IPv4."""
     offsets, data = string_buffers(pc.fill_null(texts, "") if texts.null_count else texts)
     octets = np.zeros((len(texts), OCTETS), np.uint8)
     empty = np.count_nonzero(offsets[1:] == offsets[:-1])
@@ -426,7 +426,7 @@ def reason_of(column: Column, arrow: pa.DataType) -> str:
 
 
 def show_value(value: pa.Scalar) -> str:
-    """The value as text; a time beyond what Python knows is a number of its unit."""
+    """Return the value as text; a time beyond what Python knows is a number of its unit."""
     try:
         plain = value.as_py()
     except (ValueError, OverflowError):

@@ -54,7 +54,7 @@ class CsvFormat:
         return cls(delimiter, quote, nulls, len(names), positions, after, folders)
 
     def fast(self, lines: LineBlock) -> ParsedLines | None:
-        """All of the lines by Arrow, or None if one of them is bad or is not surely read as `slow` reads it."""
+        """Parse all lines by Arrow, or return None if one of them is bad or is not surely read as `slow` reads it."""
         data = lines.data
         if data.startswith(codecs.BOM_UTF8) or data.count(b"\r") != data.count(b"\r\n") or decode_text(data) is None:
             return None
@@ -127,7 +127,7 @@ def split_line(line: str, delimiter: str, quote: str, nulls: Sequence[str]) -> l
 
 
 def quoted_text(line: str, position: int, quote: str) -> tuple[str, int]:
-    """The text up to the closing quote, and the position after that."""
+    """Return the text up to the closing quote, and the position after that."""
     parts = []
     while (end := line.find(quote, position)) >= 0:
         parts.append(line[position:end])

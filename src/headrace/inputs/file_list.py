@@ -15,7 +15,7 @@ NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
 def list_files(source: Source) -> list[InputFile]:
-    """The files of a directory and its folders, oldest first; those of the same time by path.
+    """List the files of a directory and its folders, oldest first; those of the same time by path.
 
     Names that begin with '.' or '_' are skipped, and so are empty files. A folder that is a symbolic link is not
     entered. A link to a file is taken if the file lies under the directory and is not listed itself.
@@ -32,7 +32,7 @@ def list_files(source: Source) -> list[InputFile]:
 
 
 def walk(folder: str) -> Iterator[tuple[os.DirEntry[str], InputFile]]:
-    """Files that vanish meanwhile are passed over."""
+    """Yield the files below a folder. Those that vanish meanwhile are passed over."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def walk(folder: str) -> Iterator[tuple[os.DirEntry[str], InputFile]]:
 
 
 def without_links(root: str, entries: list[tuple[os.DirEntry[str], InputFile]]) -> Iterator[InputFile]:
-    """No file twice, and none from elsewhere."""
+    """Yield no file twice, and none from elsewhere."""
     real_root = os.path.realpath(root)
     taken = {
         os.path.join(real_root, os.path.relpath(file.path, root)) for entry, file in entries if not entry.is_symlink()
@@ -67,7 +67,7 @@ def without_links(root: str, entries: list[tuple[os.DirEntry[str], InputFile]]) 
 
 
 def folder_values(source: Source, path: str) -> dict[str, str | None]:
-    """The values of the `key=value` folders between the directory and the file, by key in small letters."""
+    """Return the values of the `key=value` folders between the directory and the file, by key in lower case."""
     below = os.path.relpath(os.path.abspath(path), os.path.abspath(source.path))
     values: dict[str, str | None] = {}
     for folder in os.path.dirname(below).split(os.sep):

@@ -54,7 +54,7 @@ def csv_schema(source: Source, path: str) -> pa.Schema:
 
 
 def csv_type(inferred: pa.DataType) -> pa.DataType:
-    """Every field of a line can be read as text, and a date as the time at which it begins."""
+    """Return the type to read: any field can be read as text, and a date as the time at which it begins."""
     if pa.types.is_date(inferred):
         return LOCAL_TIME
     is_known = pa.types.is_primitive(inferred) and not pa.types.is_time(inferred)

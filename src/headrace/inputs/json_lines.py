@@ -116,7 +116,7 @@ class JsonFormat:
     # Arrow, a block at a time
 
     def fast(self, lines: LineBlock) -> ParsedLines | None:
-        """All of the lines by Arrow, or None if one of them is bad or is not surely read as `slow` reads it."""
+        """Parse all lines by Arrow, or return None if one of them is bad or is not surely read as `slow` reads it."""
         whole = is_object_each(lines) and decode_text(lines.data)
         if not whole or "\0" in whole or has_odd_number(whole):
             return None
@@ -134,7 +134,7 @@ class JsonFormat:
         return ParsedLines(arrays, np.arange(len(lines)), [])
 
     def spelling(self, lines: LineBlock) -> dict[str, str]:
-        """How the first line spells the declared names."""
+        """Return how the first line spells the declared names."""
         try:
             fields = DECODER.decode(lines.raw(0).decode())
         except (ValueError, RecursionError):
@@ -188,7 +188,7 @@ def fast_type(column: Column) -> pa.DataType:
 
 
 def is_object_each(lines: LineBlock) -> bool:
-    """Whether each line begins and ends with braces.
+    """Return whether each line begins and ends with braces.
 
     If so, a valid text has an object's end at each line's. Arrow reads objects across lines and several of a line, and
     crashes on a text that begins with null.
@@ -217,7 +217,7 @@ def has_odd_number(whole: str) -> bool:
 
 
 def is_always_spelled(name: str, whole: str, lowered: str) -> bool:
-    """Whether no field can be this one in another spelling."""
+    """Return whether no field can be this one in another spelling."""
     if SIMPLE_NAME.fullmatch(name) is None or ESCAPED_NAME.search(whole):
         return False
     if whole.count(f'"{name}"') == lowered.count(f'"{name.lower()}"'):

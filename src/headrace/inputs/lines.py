@@ -53,7 +53,7 @@ class LineBlock:
         return self.raw(number).decode(errors="replace")
 
     def part(self, begin: int, end: int) -> LineBlock:
-        """With the ends of the lines, since a carriage return before one means nothing when it is cut off."""
+        """Return lines with their ends, since a carriage return before one means nothing when it is cut off."""
         return LineBlock.of(self.data[self.starts[begin] : self.starts[end] if end < len(self) else None])
 
 
@@ -126,7 +126,7 @@ def open_text(path: str) -> BinaryIO:
 
 
 def cut_bytes(file: InputFile, unit_bytes: int) -> list[Unit]:
-    """Equal ranges of about `unit_bytes`."""
+    """Cut a file into equal ranges of about `unit_bytes`."""
     if is_compressed(file.path):
         return [Unit(file.path, 0, file.size, file.size)]
     count = max(1, round(file.size / unit_bytes))
@@ -135,7 +135,7 @@ def cut_bytes(file: InputFile, unit_bytes: int) -> list[Unit]:
 
 
 def first_line(path: str) -> tuple[bytes, int, int]:
-    """The first line, and the bytes at which it and the line after it begin."""
+    """Return the first line, and the bytes at which it and the line after it begin."""
     with reading(path), open_text(path) as file:
         data = b""
         while b"\n" not in data and (piece := file.read(1 << 16)):
@@ -152,7 +152,7 @@ def check_length(path: str, line: bytes) -> None:
 
 
 def owned_blocks(unit: Unit, first: int, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """The lines of a unit in blocks of whole ones; the first line of the file that counts begins at byte `first`."""
+    """Yield the lines of a unit in blocks. The first line of the file that counts begins at byte `first`."""
     with reading(unit.path), open_text(unit.path) as file:
         end = unit.end
         if is_compressed(unit.path):
@@ -174,7 +174,7 @@ def owned_blocks(unit: Unit, first: int, block_bytes: int = BLOCK_BYTES) -> Iter
 
 
 def first_start(file: BinaryIO, begin: int, end: int, first: int) -> int:
-    """Where the first owned line starts, with the file there; `end` or more if there is none."""
+    """Return where the first owned line starts, with the file there; `end` or more if there is none."""
     if begin <= first:
         file.seek(first)
         return first
@@ -190,7 +190,7 @@ def first_start(file: BinaryIO, begin: int, end: int, first: int) -> int:
 
 
 def ready_bytes(pending: bytes, owned: int, is_last: bool) -> int:
-    """How many bytes make up whole lines that start among the first `owned` ones."""
+    """Return how many bytes make up whole lines that start among the first `owned` ones."""
     if len(pending) >= owned:
         newline = pending.find(b"\n", owned - 1)
         if newline >= 0:

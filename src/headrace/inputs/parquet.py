@@ -64,13 +64,13 @@ class ParquetLayout:
 
 
 def old_times(parquet: pq.ParquetFile) -> frozenset[str]:
-    """Columns of the retired 96-bit times, which look naive. Spark writes them by default, always in UTC."""
+    """Return columns of retired 96-bit times, which look naive. Spark writes them by default, always in UTC."""
     fields = [parquet.schema.column(position) for position in range(len(parquet.schema))]
     return frozenset(field.path for field in fields if field.physical_type == "INT96")
 
 
 def cut_parquet(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
-    """Runs of row groups of about `unit_bytes` in the file."""
+    """Cut a file into runs of row groups of about `unit_bytes`."""
     with open_parquet(file.path) as parquet:
         ParquetLayout.of(source, file.path, parquet, declaration)
         metadata = parquet.metadata

@@ -36,12 +36,12 @@ UNIT_BYTES = 32 << 20
 
 
 def cut(source: Source, file: InputFile, stream: Stream, unit_bytes: int = UNIT_BYTES) -> list[Unit]:
-    """The units of a file, which must fit the declaration of its stream, or BadFile."""
+    """Return the units of a file; BadFile if it does not fit the declaration of its stream."""
     return FORMATS[source.format].cut(source, file, declared_in_files(stream), unit_bytes)
 
 
 def read(source: Source, unit: Unit, stream: Stream, columns: Collection[str]) -> Iterator[InputRows]:
-    """The rows of a unit in pieces of bounded size, the asked columns in declared order."""
+    """Yield the rows of a unit in pieces of bounded size, with these columns in declared order."""
     if stream.derived is None:
         return pieces(source, unit, Declaration.of(stream), columns)
     held = {*columns, stream.derived.end} - {stream.event_time}
@@ -59,7 +59,7 @@ def declared_in_files(stream: Stream) -> Declaration:
 
 
 def read_file(source: Source, file: InputFile, relation: Stream | Table) -> Iterator[InputRows]:
-    """All rows of a file, all declared columns."""
+    """Yield all rows of a file, with all declared columns."""
     declaration = Declaration.of(relation)
     names = [column.name for column in relation.columns]
     for unit in FORMATS[source.format].cut(source, file, declaration, UNIT_BYTES):
@@ -67,7 +67,7 @@ def read_file(source: Source, file: InputFile, relation: Stream | Table) -> Iter
 
 
 def read_table(source: Source, table: Table) -> pa.Table:
-    """All rows of a static table, from the files of a directory or from one file. A bad row makes a bad file."""
+    """Read a static table from the files of a directory or from one file. A bad row makes a bad file."""
     files = [one_file(source.path)] if os.path.isfile(source.path) else list_files(source)
     if not files:
         raise DataError("no-data", f"there are no files of {table.name} in {source.path}")

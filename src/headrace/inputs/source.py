@@ -128,15 +128,15 @@ class Declaration:
         return cls(relation.columns)
 
     def select_columns(self, names: Collection[str]) -> list[Column]:
-        """The columns of these names, in declared order."""
+        """Return the columns of these names, in declared order."""
         lowered = {name.lower() for name in names}
         return [column for column in self.columns if column.name.lower() in lowered]
 
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Errors of the system, of Arrow and of conversion as BadFile. An error of the device is no fault of the file, and
-    passes.
+    """Raise errors of the system, of Arrow and of conversion as BadFile. An error of the device is no fault of the
+    file, and passes.
     """
     try:
         yield

@@ -11,7 +11,7 @@ STANDARD_INPUT = "-"
 
 
 def read_text(path: str) -> str:
-    """The text of a file, or of standard input if the path is '-'."""
+    """Return the text of a file, or of standard input if the path is '-'."""
     try:
         raw = sys.stdin.buffer.read() if path == STANDARD_INPUT else Path(path).read_bytes()
     except OSError as problem:

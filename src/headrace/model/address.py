@@ -10,7 +10,7 @@ MAPPED = 0xFFFF << IPV4_BITS
 
 
 def parse_address(text: str) -> int:
-    """The address in `text`; ValueError if it is none. IPv6 zone ids ('%eth0') are not part of an address."""
+    """Return the address in `text`; ValueError if it is none. IPv6 zone ids ('%eth0') are not part of an address."""
     address = ipaddress.ip_address(text.strip())
     if isinstance(address, ipaddress.IPv4Address):
         return MAPPED | int(address)
@@ -30,13 +30,13 @@ def format_address(address: int) -> str:
 
 
 def prefix(address: int, length: int) -> int:
-    """The address with all but its first `length` bits cleared; an IPv4 address has 32 bits, an IPv6 address 128."""
+    """Clear all but the first `length` bits of an address; an IPv4 address has 32 bits, an IPv6 address 128."""
     kept = BITS - IPV4_BITS + min(length, IPV4_BITS) if is_ipv4(address) else length
     return address >> (BITS - kept) << (BITS - kept)
 
 
 def parse_network(text: str) -> tuple[int, int]:
-    """(first address, prefix length) of '10.0.0.0/8'; host bits must be zero. A bare address is a network of one."""
+    """Return (first address, prefix length) of '10.0.0.0/8'. Host bits must be zero; a bare address is a network."""
     network = ipaddress.ip_network(text.strip())
     first = parse_address(str(network.network_address))
     is_mapped = network.version == 6 and is_ipv4(first)

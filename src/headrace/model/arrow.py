@@ -25,7 +25,7 @@ SIMPLE_TYPES = {
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type that holds our type; an ADDRESS is its 16 bytes, IPv4 in the mapped form."""
+    """Return the Arrow type that holds our type; an ADDRESS is its 16 bytes, IPv4 in the mapped form."""
     if data_type.name == "DECIMAL":
         return pa.decimal128(data_type.precision, data_type.scale)
     if data_type.name == "ARRAY":
@@ -48,7 +48,7 @@ def conform(table: pa.Table, columns: Iterable[Column]) -> pa.Table:
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """The column in one piece; without a copy if it is in one piece already."""
+    """Return the column in one piece; without a copy if it is in one piece already."""
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
@@ -77,14 +77,14 @@ def raw_bytes(raw: bytes) -> bytes:
 
 
 def to_rows(table: pa.Table, columns: Iterable[Column]) -> list[dict[str, Value]]:
-    """The rows of a conformed table as plain values: times as microseconds, addresses as numbers."""
+    """Return the rows of a conformed table as plain values: times as microseconds, addresses as numbers."""
     names = [column.name for column in columns]
     values = [plain_values(table.column(column.name), column.type) for column in columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def to_array(values: Iterable[Value], data_type: DataType) -> pa.Array:
-    """Plain values as a column; the reverse of `plain_values`."""
+    """Convert plain values to a column: the reverse of `plain_values`."""
     return pa.array([to_arrow_value(value, data_type) for value in values], arrow_type(data_type))
 
 
@@ -112,7 +112,7 @@ def plain_values(array: pa.ChunkedArray | pa.Array, data_type: DataType) -> list
 
 
 def compound_values(array: pa.Array, data_type: DataType) -> list[Any]:
-    """Lists and structs as tuples."""
+    """Return lists and structs as tuples."""
     if data_type.name == "STRUCT":
         fields = [plain_values(array.field(place), field) for place, (_, field) in enumerate(data_type.fields)]
         rows: list[Any] = list(zip(*fields, strict=True))
@@ -124,7 +124,7 @@ def compound_values(array: pa.Array, data_type: DataType) -> list[Any]:
 
 
 def for_people(table: pa.Table, columns: Iterable[Column]) -> pa.Table:
-    """The same table to be opened with the tools people have: addresses as text, local times without a zone."""
+    """Return a table to open with the tools people have: addresses as text, local times without a zone."""
     for position, column in enumerate(columns):
         if column.is_local:
             table = table.set_column(position, column.name, table.column(position).cast(pa.timestamp("us")))
@@ -153,7 +153,7 @@ def readable_addresses(array: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def from_rows(rows: Iterable[tuple[Value, ...]], columns: Iterable[Column]) -> pa.Table:
-    """A table of plain values, for people to open."""
+    """Build a table from plain values, for people to open."""
     listed, declared = list(rows), list(columns)
     arrays = [to_array([row[position] for row in listed], column.type) for position, column in enumerate(declared)]
     return for_people(pa.table(arrays, names=[column.name for column in declared]), declared)

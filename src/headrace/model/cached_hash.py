@@ -18,5 +18,5 @@ class HashedOnce:
         return self._hash
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields, and nothing that was worked out: hashes of texts differ from process to process."""
+        """Return the fields, and nothing that was worked out: hashes of texts differ from process to process."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

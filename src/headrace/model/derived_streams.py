@@ -20,7 +20,7 @@ WINDOW_TIME = "window_time"
 
 
 def derived_stream(name: str, query: Query, zone: tzinfo = UTC) -> Stream:
-    """The results of a query as a stream. Lists have no place in it: no expression takes them."""
+    """Return the results of a query as a stream. Lists have no place in it: no expression takes them."""
     shown = {output.expression: output.name for output in reversed(query.outputs)}
     columns = tuple(column for column in query.result_columns() if column.type.is_comparable or column.type == BINARY)
     if find_column(columns, WINDOW_TIME) is not None:
@@ -33,7 +33,7 @@ def derived_stream(name: str, query: Query, zone: tzinfo = UTC) -> Stream:
 
 
 def with_results(catalog: Catalog, queries: Mapping[str, Query], words: Collection[str]) -> Catalog:
-    """The catalog with the results of those queries that are named among the words, which are in lower case."""
+    """Return the catalog with the results of those queries that `words`, in lower case, name."""
     for name, query in queries.items():
         is_known = catalog.stream(name) is not None or catalog.table(name) is not None
         if name.lower() in words and not is_known:
@@ -44,20 +44,20 @@ def with_results(catalog: Catalog, queries: Mapping[str, Query], words: Collecti
 
 
 def upstreams(query: Query, catalog: Catalog) -> tuple[str, ...]:
-    """The names of the queries whose results the query reads."""
+    """Return the names of the queries whose results the query reads."""
     names = (query.stream, *(join.table for join in query.joins))
     streams = [catalog.stream(name) for name in names]
     return tuple(stream.name for stream in streams if stream is not None and stream.derived is not None)
 
 
 def place_of(query: Query, catalog: Catalog) -> str:
-    """What the state of the query's pipeline is called: its stream, and the results that are joined to it."""
+    """Return the name of the state of the query's pipeline: its stream, and the results that are joined to it."""
     joined = sorted({name for name in upstreams(query, catalog) if name != query.stream})
     return "+".join((query.stream, *joined))
 
 
 def rounds(queries: Mapping[str, Query], catalog: Catalog) -> Iterator[tuple[Stream, list[str]]]:
-    """The queries stream by stream, each when the results that it needs are there."""
+    """Yield the queries stream by stream, each when the results that it needs are there."""
     waiting = dict(queries)
     while waiting:
         ready = [name for name, query in waiting.items() if not waiting.keys() & set(upstreams(query, catalog))]
@@ -69,7 +69,7 @@ def rounds(queries: Mapping[str, Query], catalog: Catalog) -> Iterator[tuple[Str
 
 
 def with_upstreams(names: Iterable[str], queries: Mapping[str, Query], catalog: Catalog) -> set[str]:
-    """The names, and those of all queries whose results they need."""
+    """Return the names, and those of all queries whose results they need."""
     needed, waiting = set(), list(names)
     while waiting:
         name = waiting.pop()

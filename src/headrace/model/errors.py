@@ -161,22 +161,22 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def shorten_text(text: str) -> str:
-    """Printable text of a length that a person reads: a message may quote what someone wrote."""
+    """Return printable text of a length that a person reads: a message may quote what someone wrote."""
     return printable(text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}...")
 
 
 def printable(text: str) -> str:
-    """Text that can't steer a terminal: control characters become visible marks."""
+    """Return text that can't steer a terminal: control characters become visible marks."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines."""
+    """Return the same for a text of several lines."""
     return "\n".join(map(printable, text.splitlines()))
 
 
 def underline(source: str, span: Span, width: int = 100) -> list[str]:
-    """The line of `source` that holds the start of `span`, and carets under the spot."""
+    """Return the line of `source` that holds the start of `span`, and carets under the spot."""
     start = min(span.start, len(source))
     line_number = source.count("\n", 0, start) + 1
     line_start = source.rfind("\n", 0, start) + 1

@@ -77,7 +77,7 @@ def children(tree: Expression) -> tuple[Expression, ...]:
 
 
 def with_children(tree: Expression, changed: tuple[Expression, ...]) -> Expression:
-    """The tree with others in place of its children, in the order of `children`."""
+    """Return the tree with others in place of its children, in the order of `children`."""
     if isinstance(tree, Call):
         return tree if changed == () else Call(tree.function, changed, tree.type)
     if isinstance(tree, Aggregate):
@@ -87,7 +87,7 @@ def with_children(tree: Expression, changed: tuple[Expression, ...]) -> Expressi
 
 
 def walk(tree: Expression) -> Iterator[Expression]:
-    """The tree and everything below it, parents first."""
+    """Yield the tree and everything below it, parents first."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -96,7 +96,7 @@ def walk(tree: Expression) -> Iterator[Expression]:
 
 
 def height(tree: Expression) -> int:
-    """How many calls and aggregates stand inside one another."""
+    """Return how many calls and aggregates stand inside one another."""
     highest, pending = 0, [(tree, 0)]
     while pending:
         node, above = pending.pop()
@@ -107,7 +107,7 @@ def height(tree: Expression) -> int:
 
 
 def transform(tree: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """The tree with `change` applied to every node, children first."""
+    """Return the tree with `change` applied to every node, children first."""
     changed = tuple([transform(child, change) for child in children(tree)])
     return change(with_children(tree, changed))
 

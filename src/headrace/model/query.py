@@ -71,20 +71,20 @@ class Query(HashedOnce):
         return tuple(Column(output.name, output.expression.type, output.is_local) for output in self.outputs)
 
     def results(self) -> Iterator[Expression]:
-        """What is computed when a window closes: outputs, ORDER BY, HAVING."""
+        """Yield what is computed when a window closes: outputs, ORDER BY, HAVING."""
         yield from (output.expression for output in self.outputs)
         yield from (order.expression for order in self.order_by)
         yield from () if self.having is None else (self.having,)
 
     def expressions(self) -> Iterator[Expression]:
-        """Every expression in the query."""
+        """Yield every expression in the query."""
         yield from (key.expression for join in self.joins for key in join.keys)
         yield from () if self.where is None else (self.where,)
         yield from self.group_by
         yield from self.results()
 
     def aggregates(self) -> tuple[Aggregate, ...]:
-        """The distinct aggregates that the query needs, in order of appearance."""
+        """Return the distinct aggregates that the query needs, in order of appearance."""
         return tuple(dict.fromkeys(aggregate for tree in self.results() for aggregate in aggregates_in(tree)))
 
 

@@ -27,7 +27,7 @@ class Column:
 
 
 def find_column(columns: Iterable[Column], name: str) -> Column | None:
-    """Names are case-insensitive and keep the case of their declaration."""
+    """Return the column of this name, in any case."""
     return next((column for column in columns if column.name.lower() == name.lower()), None)
 
 

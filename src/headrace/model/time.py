@@ -43,7 +43,7 @@ TIMESTAMP_TEXT = re.compile(
 
 
 def parse_duration(text: str) -> int:
-    """Microseconds of '12 min', '1 hour 30 minutes', '1.5 s' or a bare number of seconds; ValueError if it is none."""
+    """Return the microseconds of '12 min', '1 hour 30 minutes', '1.5 s' or a bare number of seconds, or ValueError."""
     total = Fraction(0)
     position = 0
     while position < len(text) or position == 0:
@@ -67,13 +67,13 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(duration_us: int) -> str:
-    """The duration in the largest unit that divides it: 720000000 is '12 min'."""
+    """Return the duration in the largest unit that divides it: 720000000 is '12 min'."""
     unit = next(name for name, size in UNITS_US.items() if duration_us % size == 0)
     return f"{duration_us // UNITS_US[unit]} {unit}"
 
 
 def parse_timestamp(text: str, zone: tzinfo = UTC) -> int:
-    """Microseconds of an ISO 8601 date and time. A naive one is read in `zone`; digits below 1 us are cut off."""
+    """Return the microseconds of an ISO 8601 time. A naive one is read in `zone`; digits below 1 us are cut off."""
     cleaned = text.strip()
     if not TIMESTAMP_TEXT.fullmatch(cleaned):
         raise ValueError(f"'{text}' is not a timestamp; write it like '2026-01-31 12:00:00' or '2026-01-31T12:00:00Z'")
@@ -88,7 +88,7 @@ def parse_timestamp(text: str, zone: tzinfo = UTC) -> int:
 
 
 def to_microseconds(moment: datetime, zone: tzinfo = UTC) -> int:
-    """A naive moment is read in `zone`; one that the clocks show twice is the earlier of the two."""
+    """Return microseconds since the epoch. A naive moment is read in `zone`; of two with the same name, the earlier."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
     return (aware - EPOCH) // MICROSECOND
 
@@ -98,7 +98,7 @@ def from_microseconds(time_us: int) -> datetime:
 
 
 def format_timestamp(time_us: int) -> str:
-    """ISO 8601 in UTC, with as many digits of the second as it takes: '2026-01-31T12:00:00Z'.
+    """Return ISO 8601 in UTC, with as many digits of the second as it takes: '2026-01-31T12:00:00Z'.
 
     A window may begin before the year 1 or end after 9999, which Python has no dates for; the calendar repeats.
     """

@@ -87,12 +87,12 @@ def struct(**fields: DataType) -> DataType:
 
 
 def as_decimal(data_type: DataType) -> DataType:
-    """The DECIMAL that holds every value of a BIGINT or DECIMAL."""
+    """Return the DECIMAL that holds every value of a BIGINT or DECIMAL."""
     return decimal(19, 0) if data_type == BIGINT else data_type
 
 
 def common_type(left: DataType, right: DataType) -> DataType | None:
-    """The type that both sides take part in a comparison or a CASE with, or None if they don't mix."""
+    """Return the type that both sides have in a comparison or a CASE, or None if they don't mix."""
     if not (left.is_comparable and right.is_comparable):
         return None
     if right in (left, NULL):

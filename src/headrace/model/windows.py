@@ -42,7 +42,7 @@ class Window:
 
     @classmethod
     def aligned_at_start(cls, range_us: int, slide_us: int, start_us: int = 0) -> Window:
-        """The window whose instances *begin* at `k * slide + start`, as Spark's window() and HOP have it."""
+        """Return the window whose instances *begin* at `k * slide + start`, as Spark's window() and HOP have it."""
         return cls(range_us, slide_us, start_us + range_us)
 
     def containing(self, time_us: int) -> Iterator[Interval]:
@@ -84,7 +84,7 @@ class SlicedWindow:
         return sum(self.slices_us)
 
     def _from(self, time_us: int) -> Iterator[Interval]:
-        """The slices from the one that holds `time_us` on."""
+        """Yield the slices from the one that holds `time_us` on."""
         start_us = (time_us - self.offset_us) // self.period_us * self.period_us + self.offset_us
         while True:
             for length_us in self.slices_us:
@@ -111,7 +111,7 @@ AnyWindow = Window | SlicedWindow
 
 
 def fills_gaps(window: AnyWindow) -> bool:
-    """Whether empty instances between those with rows are answered: not where they would be far more than the rows.
+    """Return whether empty instances between those with rows are answered: not where they would outnumber the rows.
 
     This depends on the query alone, so results do not depend on how the rows are cut into steps.
     """
@@ -121,7 +121,7 @@ def fills_gaps(window: AnyWindow) -> bool:
 
 
 def sliced_window(slices_us: tuple[int, ...], offset_us: int = 0) -> AnyWindow:
-    """Slices of one length are a tumbling window, and equal to it."""
+    """Return a window of slices. Slices of one length are a tumbling window, and equal to it."""
     window = SlicedWindow(slices_us, offset_us)
     if len(window.slices_us) == 1:
         return Window(window.period_us, window.period_us, window.offset_us)

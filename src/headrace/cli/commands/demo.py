@@ -109,7 +109,7 @@ def engine_over(spark: Any, root: Path, source: Path, queries: dict[str, Query])
 
 
 def answer(engine: Engine, root: Path, queries: dict[str, Query], console: Console) -> None:
-    """Files arrive, one per step; two queries leave and one joins on the way; then the stream ends."""
+    """Let files arrive, one per step; two queries leave and one joins on the way; then the stream ends."""
     files = sorted((root / "trades" / "Trades").glob("*.parquet"))
     leaving = list(queries)[-2:]
     with engine.start(trigger="100 ms") as run, watching_run(console, console.is_terminal) as show:
@@ -140,7 +140,7 @@ def answer(engine: Engine, root: Path, queries: dict[str, Query], console: Conso
 
 
 def wait(run: Run, file: Path, show: Any) -> None:
-    """Until the file has been read."""
+    """Wait until the file has been read."""
     name = f"/{file.name}"
     (pipeline,) = run.pipelines
     while not any(path.endswith(name) for path in list(pipeline.stepper.seen.looks)):
@@ -155,7 +155,7 @@ def progress_query(run: Run, name: str) -> Query:
 
 
 def rows_of(run: Run, name: str, query: Query) -> list[tuple[Value, ...]]:
-    """The rows as they are inside."""
+    """Return the rows as plain values."""
     from headrace.inputs.conversion import typed_results
     from headrace.model.arrow import plain_values
 
@@ -168,7 +168,7 @@ def rows_of(run: Run, name: str, query: Query) -> list[tuple[Value, ...]]:
 
 
 def compare(spark: Any, root: Path, queries: dict[str, Query], console: Console) -> None:
-    """All queries in one bounded run, and some of them one by one as Spark aggregations, from the same files."""
+    """Time all queries in one bounded run, and some of them one by one as Spark aggregations, over the same files."""
     from headrace.spark.single_query import files_in, read_frames, write_answer
 
     engine = engine_over(spark, root, root / "trades" / "Trades", queries)

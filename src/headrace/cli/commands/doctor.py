@@ -71,7 +71,7 @@ def check_memory(total_bytes: int | None) -> Finding:
 
 
 def total_memory_bytes(cgroup_limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int | None:
-    """The memory of this machine, or of this container if that is less."""
+    """Return the memory of this machine, or of this container if that is less."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
@@ -83,7 +83,7 @@ def total_memory_bytes(cgroup_limit: Path = Path("/sys/fs/cgroup/memory.max")) -
 
 
 def check_compile_cache(directories: Iterable[Path], *, chosen: bool) -> Finding:
-    """The first writable directory is numba's cache; `chosen` says that the first was chosen by the user."""
+    """Find numba's cache, the first writable directory; `chosen` says that the first was chosen by the user."""
     first, *others = directories
     if is_writable(first):
         return Finding("Compile cache", Status.OK, str(first))
@@ -96,7 +96,7 @@ def check_compile_cache(directories: Iterable[Path], *, chosen: bool) -> Finding
 
 
 def compile_caches(environment: Mapping[str, str], package: Path, home: Path, platform: str) -> tuple[Path, ...]:
-    """Where numba puts compiled loops, in its order: its setting, beside the source, the user's cache."""
+    """Return where numba puts compiled loops, in its order: its setting, beside the source, the user's cache."""
     chosen = environment.get("NUMBA_CACHE_DIR")
     if platform == "darwin":
         of_user = home / "Library" / "Caches"
@@ -163,7 +163,7 @@ def _check_package(name: str, version: str | None) -> Finding:
 
 
 def diagnose(environment: Mapping[str, str]) -> tuple[Finding, ...]:
-    """All checks, on the machine and the Python this runs in."""
+    """Run all checks, on the machine and the Python this runs in."""
     version = sys.version_info[:2]
     spark_installed = installed_version("pyspark") is not None
     caches = compile_caches(environment, Path(__file__).parents[1], Path.home(), sys.platform)

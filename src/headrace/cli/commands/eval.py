@@ -155,7 +155,7 @@ def relation(catalog: Catalog, name: str) -> Stream | Table:
 
 
 def rows_of(relation: Stream | Table, known: Mapping[str, QueryAnswer], data: DataFiles) -> pa.Table:
-    """From files, or the results of a query."""
+    """Return the rows of files, or the results of a query."""
     if isinstance(relation, Table) or relation.derived is None:
         rows = data.read(relation)
         report_rejected(relation.name, rows.rejected)
@@ -165,7 +165,7 @@ def rows_of(relation: Stream | Table, known: Mapping[str, QueryAnswer], data: Da
 
 
 def by_kernel(data: Data, answers: dict[str, QueryAnswer]) -> None:
-    """One shared plan for all queries, made from a sample of the data."""
+    """Answer with one shared plan for all queries, made from a sample of the data."""
     with (
         announce_compile(),
         progress_bar(f"{data.stream.name}, {len(answers)} queries") as report,
@@ -182,7 +182,7 @@ def by_kernel(data: Data, answers: dict[str, QueryAnswer]) -> None:
 
 
 def by_reference(data: Data, answers: dict[str, QueryAnswer]) -> None:
-    """Row by row and query by query: one batch, then the end."""
+    """Answer row by row and query by query: one batch, then the end."""
     tables = {name: to_rows(rows, relation(data.catalog, name).columns) for name, rows in data.tables.items()}
     interpreter = Interpreter(data.stream, tables, data.catalog.functions, aggregates=data.catalog.aggregates)
     for name, answer in answers.items():

@@ -153,7 +153,7 @@ def explain(
 def read_input(
     queries: str, data: DataFiles | None, event_time: str | None, functions: str | None, batch_rows: int
 ) -> tuple[Script, RowsOf, bool]:
-    """The queries, how to come by rows (from the data files, or as the job says), and whether edges have them."""
+    """Return the queries, a function that reads rows (of the data files or of the job), and whether edges have them."""
     if not queries.endswith(".toml"):
         if data is None:
             raise click.UsageError("a script needs --data: a plan depends on what the data are like")
@@ -180,7 +180,7 @@ def columns() -> int:
 
 
 def read_constants(path: str) -> Constants:
-    """The constants of a JSON object that has all of them and nothing else."""
+    """Read the constants from a JSON object that has all of them and nothing else."""
     try:
         document = json.loads(read_text(path))
     except json.JSONDecodeError as problem:
@@ -200,7 +200,7 @@ def read_constants(path: str) -> Constants:
 
 
 def by_stream(script: Script, added: Query | None) -> list[Part]:
-    """The streams that queries read, with their queries and the one to be added, if it reads the stream too."""
+    """Return the streams that queries read, with their queries and the one to be added, if it reads the stream too."""
     parts: list[Part] = []
     for stream in (*script.catalog.streams, *script.catalog.derived):
         queries = {named.name: named.query for named in script.queries if named.query.stream == stream.name}
@@ -251,7 +251,7 @@ def describe_plan(planned: Planned) -> PlanDescription:
 
 
 def place(topology: Topology, plans: Sequence[Planned]) -> Placement:
-    """The plan of the stream that the edges read, in six ways."""
+    """Estimate six plans of the stream that the edges read."""
     stream = stream_at_edges(topology, [planned.stream for planned in plans])
     planned = next(planned for planned in plans if planned.stream == stream)
     widths = widths_of(planned.rows, planned.cost)
@@ -259,7 +259,7 @@ def place(topology: Topology, plans: Sequence[Planned]) -> Placement:
 
 
 def data_of(script: Script, stream: Stream, queries: Iterable[Query], rows_of: RowsOf) -> Data:
-    """The rows of the stream and of the tables that the queries join. Results are computed from rows below them."""
+    """Read the stream and the tables that the queries join. Results are computed from the rows below them."""
     catalog = script.catalog
     needed = {join.table for query in queries for join in query.joins}
     tables = {table.name: rows_of(table) for table in catalog.tables if table.name in needed}
@@ -287,7 +287,7 @@ def free_name(queries: Mapping[str, Query]) -> str:
 
 
 def write_drawings(descriptions: list[PlanDescription], path: Path) -> None:
-    """One file, or one for each stream with a number in its name."""
+    """Write one file, or one for each stream with a number in its name."""
     for number, description in enumerate(descriptions, start=1):
         target = path if len(descriptions) == 1 else path.with_stem(f"{path.stem}-{number}")
         with writing(target):

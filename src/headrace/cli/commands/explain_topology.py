@@ -29,7 +29,7 @@ INDEX_BYTES = 4
 
 
 def stream_at_edges(topology: Topology, streams: Sequence[Stream]) -> Stream:
-    """The stream that the edges read, among those that queries read. Results are computed at the root."""
+    """Return the stream that the edges read, among those that queries read. Results are computed at the root."""
     read = {stream.name.lower(): stream for stream in streams if stream.derived is None}
     if topology.stream is None:
         if len(read) != 1:
@@ -47,12 +47,12 @@ def stream_at_edges(topology: Topology, streams: Sequence[Stream]) -> Stream:
 
 
 def widths_of(rows: pa.Table, cost: Cost) -> Widths:
-    """Of rows as they are read, and of partials in the interchange format, both before they are compressed."""
+    """Return the bytes of a row as it is read, and of a partial in the interchange format, neither compressed."""
     return Widths(rows.nbytes / rows.num_rows, lambda node: partial_bytes(node, cost))
 
 
 def partial_bytes(node: Node, cost: Cost) -> float:
-    """As the node's layout says; what has no fixed width is measured on the sample, or declared by its traits."""
+    """Return the bytes of a partial; what has no fixed width is measured on the sample, or declared by its kind."""
     size = sum(map(fixed_bytes, layout_of(node).types[:KEY_COLUMNS]))
     for tree in ordered_groups(node):
         values = cost.sample.evaluation.evaluate(tree).values

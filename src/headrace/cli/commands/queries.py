@@ -182,7 +182,7 @@ def request(action: str, job: Job, name: str, sql: str | None, wait_s: float, fi
 
 
 def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
-    """The state of the stream that the query reads. For results that nobody read before, it is made."""
+    """Return the state of the stream that the query reads. For results that nobody read before, it is made."""
     known: dict[str, Query] = {}
     held: dict[str, Directory] = {}
     for _, directory in directories(job, catalog):
@@ -233,7 +233,7 @@ def warn_of_file(action: str, job: Job, catalog: Catalog, name: str) -> None:
 
 
 def holder(job: Job, catalog: Catalog, name: str) -> Directory:
-    """The state that has the query, or will have it when its requests are taken; of one stream its state."""
+    """Return the state that has the query, or will have it when its requests are taken; a single state is it anyway."""
     states = list(directories(job, catalog))
     if len(states) == 1:
         return states[0][1]
@@ -245,7 +245,7 @@ def holder(job: Job, catalog: Catalog, name: str) -> Directory:
 
 
 def directories(job: Job, catalog: Catalog) -> Iterator[tuple[str, Directory]]:
-    """The states of those streams that have been run, and of results that queries read."""
+    """Yield the states of those streams that have been run, and of results that queries read."""
     names = [stream.name for stream in catalog.streams]
     others = sorted(path.parent.name for path in job.state.glob("*/format.json") if path.parent.name not in names)
     for name in (*names, *others):
@@ -321,6 +321,6 @@ def table_of(queries: list[Listed]) -> Table:
 
 
 def shorten(sql: str) -> str:
-    """The beginning, without the columns that every result has."""
+    """Return the beginning, without the columns that every result has."""
     line = printable(" ".join(sql.split())).replace("SELECT window_start, window_end, ", "SELECT ", 1)
     return line if len(line) <= SQL_WIDTH else f"{line[: SQL_WIDTH - 3]}..."

@@ -87,7 +87,7 @@ class RelayProcess:
                 relay.step()
 
     def once(self) -> None:
-        """What is there now, under the orders that are there now."""
+        """Take what is there now, under the orders that are there now."""
         for relay in self.relays:
             relay.following.has_polled.wait(PATIENCE_S)
             relay.step()

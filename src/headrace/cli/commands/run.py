@@ -80,7 +80,7 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool, reset_results: bo
 
 @contextmanager
 def bind_server(job: Job, catalog: Catalog) -> Iterator[Server | None]:
-    """The HTTP end for the edges of the job, if it has one: the port is ours, and nobody is answered yet."""
+    """Bind the HTTP end for the edges of the job, if it has one. Nobody is answered yet."""
     if job.listen is None:
         yield None
         return
@@ -97,7 +97,7 @@ def bind_server(job: Job, catalog: Catalog) -> Iterator[Server | None]:
 
 @contextmanager
 def receiving(server: Server | None, console: Console) -> Iterator[None]:
-    """Edges are answered meanwhile."""
+    """Answer edges meanwhile."""
     if server is None:
         yield
         return
@@ -116,7 +116,7 @@ def report_rejected(console: Console, state: Path) -> None:
 
 
 def open_run(engine: Engine) -> Run:
-    """A run that has not begun."""
+    """Return a run that has not begun."""
     with in_words_of_the_command_line():
         return engine.run()
 
@@ -135,7 +135,7 @@ def in_our_words(state: Path) -> Iterator[None]:
 
 @contextmanager
 def in_words_of_the_command_line() -> Iterator[None]:
-    """What to do when the state is in use."""
+    """Say what to do when the state is in use."""
     try:
         yield
     except UsageError as problem:

@@ -21,14 +21,14 @@ def windows(count: int, seed: int) -> list[WindowText]:
 
 
 def _make_grouped(queries: int, seed: int) -> Sequence[QueryText]:
-    """Query 1 of HIFI."""
+    """Return variants of query 1 of HIFI."""
     outputs = ["S.SrcIP", "count(*) AS packets"]
     selects = [select(outputs, f"Snort S {window}", group_by=["S.SrcIP"]) for window in windows(queries, seed)]
     return number_queries("hifi-grouped", selects)
 
 
 def _make_ungrouped(queries: int, seed: int) -> Sequence[QueryText]:
-    """Query 2 of HIFI."""
+    """Return variants of query 2 of HIFI."""
     selects = [select(["count(*) AS packets"], f"Snort S {window}") for window in windows(queries, seed)]
     return number_queries("hifi-ungrouped", selects)
 
