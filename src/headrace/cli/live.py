@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.tables import RIGHT, CellColumn, build_table, print_wide
+from headrace.cli.tables import CellColumn, build_table, print_wide
 from headrace.engine.progress import Progress
 from headrace.model.errors import printable
 from headrace.model.time import MICROSECOND, SECOND_US, UNITS_US, format_timestamp, to_microseconds
@@ -152,5 +152,6 @@ def query_table(progress: Progress) -> Table:
         counts[LEFT_OUT] = "left_out"
     columns = [CellColumn("query", list(shown))]
     for name, field in counts.items():
-        columns.append(CellColumn(name, [f"{getattr(query, field):,}" for query in shown.values()], RIGHT))
+        cells = [f"{getattr(query, field):,}" for query in shown.values()]
+        columns.append(CellColumn(name, cells, {"justify": "right"}))
     return build_table(columns)
