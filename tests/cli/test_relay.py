@@ -9,10 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from headrace.cli.relay_file import read_relay_file
@@ -133,7 +133,7 @@ def test_what_could_not_be_sent_is_told_and_waits(
 def spare() -> tuple[Header, bytes]:
     """An edge that had ended starts anew, with nothing to say."""
     last = sent()[0][-1].header
-    header = replace(last, incarnation=last.incarnation + 1, sequence=1, begins=last.position)
+    header = msgspec.structs.replace(last, incarnation=last.incarnation + 1, sequence=1, begins=last.position)
     return header, to_bytes(Frame(header))
 
 

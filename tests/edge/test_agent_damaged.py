@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headrace.edge.agent import Agent
@@ -88,7 +89,7 @@ def test_an_empty_state_in_its_place_is_held_back_above(tmp_path: Path) -> None:
     make_agent(tmp_path, pace=EACH).run()
     headers = [read_header(path.read_bytes()) for path in upper(tmp_path).waiting()]
     assert {decide(ledger, header).verdict for header in headers} == {Verdict.WAIT}
-    renamed = replace(headers[0], edge="north-2")
+    renamed = msgspec.structs.replace(headers[0], edge="north-2")
     assert decide(ledger, renamed).verdict is Verdict.TAKE
 
 

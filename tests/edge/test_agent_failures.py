@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -79,7 +79,7 @@ def as_partials(frames: Iterable[Frame], orders: Orders) -> list[Frame]:
             work = work_for(orders, CATALOG, {}, 1 << 20)
             for table in check_rows(frame, STREAM):
                 assert not work.feed(table)
-            frame = Frame(replace(frame.header, plan=orders.plan_id), work.cut())
+            frame = Frame(msgspec.structs.replace(frame.header, plan=orders.plan_id), work.cut())
         found.append(frame)
     return found
 

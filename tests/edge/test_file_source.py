@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.edge.edge_state import Mark
+from headrace.edge.edge_state import SourceMark
 from headrace.edge.file_source import FileSource, RowSource
 from headrace.edge.intake import Refused
 from headrace.edge.socket_rows import BLOCK_BYTES, MOST_LINE_BYTES, MOST_MESSAGE_BYTES, batches_in, lines_in
@@ -46,7 +46,7 @@ def quiet(_text: str) -> None:
     pass
 
 
-def file_source(folder: Path, mark: Mark | None = None, seen: Any = None, format: str = "parquet") -> FileSource:
+def file_source(folder: Path, mark: SourceMark | None = None, seen: Any = None, format: str = "parquet") -> FileSource:
     reading = None if mark is None else mark.reading
     return FileSource(Source(str(folder), format), STREAM, seen or {}, reading, quiet, unit_bytes=1)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -118,7 +119,7 @@ class Edge:
             tables: tuple[pa.Table, ...] = ()
         else:
             tables = (rows,) if plan is None else pack("Trades", partials_of(rows, plan))
-        return Frame(replace(header, **fields), tables)
+        return Frame(msgspec.structs.replace(header, **fields), tables)
 
 
 def all_cut(edge: Edge, size: int = 7) -> list[Frame]:

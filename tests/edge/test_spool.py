@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from headrace.edge.edge_state import Known, Mark, Reading, Record, position_after
+from headrace.edge.edge_state import EdgeRecord, Reading, SourceMark, nothing_known, position_after
 from headrace.edge.spool import SETTLED_EVERY, Spool
 from headrace.model.errors import UsageError
 from headrace.model.units import InputFile
@@ -19,11 +20,20 @@ from headrace.wire.frames import Frame, Header, to_bytes
 
 def add(spool: Spool, number: int) -> bytes:
     """A frame that says a file more was read."""
-    mark = Mark((InputFile(f"/in/{number}", number + 1, number),), Reading(f"/in/{number + 1}", 7, 8, 100, 1, 2))
+    mark = SourceMark((InputFile(f"/in/{number}", number + 1, number),), Reading(f"/in/{number + 1}", 7, 8, 100, 1, 2))
     position = position_after(spool.known.position, mark)
     header = Header("north", 5, number, "r", None, spool.known.position, position)
     frame = to_bytes(Frame(header))
-    record = Record(5, number, 100 + number, position, number, {"p": number}, mark.files, mark.reading)
+    record = EdgeRecord(
+        incarnation=5,
+        sequence=number,
+        clock_us=100 + number,
+        position=position,
+        watermark_us=number,
+        partitions={"p": number},
+        files=mark.files,
+        reading=mark.reading,
+    )
     spool.add(header, record, frame)
     return frame
 
@@ -99,11 +109,11 @@ def test_files_that_are_gone_are_forgotten_after_a_time(tmp_path: Path, monkeypa
 
 
 def test_positions_tell_ways_apart() -> None:
-    whole = Mark((InputFile("/a", 1, 1),))
+    whole = SourceMark((InputFile("/a", 1, 1),))
     assert position_after({}, whole) == position_after({}, whole)
-    assert position_after({}, whole) != position_after({}, Mark((InputFile("/b", 1, 1),)))
-    assert position_after({}, whole) != position_after({}, Mark((), Reading("/a", 1, 1, 100)))
-    assert position_after(position_after({}, whole), Mark())["files"] == 1
+    assert position_after({}, whole) != position_after({}, SourceMark((InputFile("/b", 1, 1),)))
+    assert position_after({}, whole) != position_after({}, SourceMark((), Reading("/a", 1, 1, 100)))
+    assert position_after(position_after({}, whole), SourceMark())["files"] == 1
 
 
 def test_the_state_of_another_edge_is_refused(tmp_path: Path) -> None:
@@ -147,7 +157,13 @@ def test_a_damaged_frame_is_told_before_it_is_sent(tmp_path: Path, damage: Calla
 def test_frames_of_one_span_stay_together(tmp_path: Path) -> None:
     """Each is sent by itself, none of a damaged file; what they say of the source is settled behind the last."""
     spool = opened(tmp_path)
-    spool.add(Header("north", 5, 3, "r", None), Record(5, 3, 100, {"files": 1}, 7), b"one", b"three", b"two")
+    spool.add(
+        Header("north", 5, 3, "r", None),
+        EdgeRecord(incarnation=5, sequence=3, clock_us=100, position={"files": 1}, watermark_us=7),
+        b"one",
+        b"three",
+        b"two",
+    )
     (path,) = tmp_path.glob("*.spooled")
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
@@ -169,8 +185,10 @@ def test_frames_of_one_span_stay_together(tmp_path: Path) -> None:
 
 
 def test_a_record_says_what_is_new() -> None:
-    known = Known("north", "r", partitions={"a": 1, "b": 2})
-    after = known.after(Record(5, 1, 9, {}, 1, {"b": 3}))
+    known = replace(nothing_known("north", "r"), partitions={"a": 1, "b": 2})
+    after = known.after(
+        EdgeRecord(incarnation=5, sequence=1, clock_us=9, position={}, watermark_us=1, partitions={"b": 3})
+    )
     assert after.partitions == {"a": 1, "b": 3}
     assert after.key == (5, 1)
 

@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -277,7 +278,7 @@ def test_an_edge_that_is_silent_holds_nobody_for_long(root: Root) -> None:
 def test_a_frame_of_an_unknown_plan_is_parked(root: Root) -> None:
     east = edge_of(root, "east", rows_at(1))
     frame = sent(root, east)
-    root.deliver([replace(frame, header=replace(frame.header, plan="ab12"), tables=())])
+    root.deliver([replace(frame, header=msgspec.structs.replace(frame.header, plan="ab12"), tables=())])
     root.step()
     assert root.stepper.waiting.parked == {frame.header.file_name: "its plan ab12 is not known"}
     assert [path.name for path in root.exchange.waiting()] == [frame.header.file_name]
@@ -291,7 +292,7 @@ def test_a_frame_of_an_unknown_plan_is_parked(root: Root) -> None:
 def test_what_is_no_frame_is_refused_and_told(root: Root, caplog: pytest.LogCaptureFixture) -> None:
     east = edge_of(root, "east", rows_at(1))
     frame = sent(root, east)
-    stranger = replace(frame, header=replace(frame.header, edge="south"))
+    stranger = replace(frame, header=msgspec.structs.replace(frame.header, edge="south"))
     (root.exchange.root / stranger.header.file_name).write_bytes(to_bytes(stranger))
     (root.exchange.root / "east~1~1.frame").write_bytes(b"HRfr and no more")
     root.step()
@@ -487,7 +488,7 @@ def edge_frames(root: Root, edge: Edge) -> list[Frame]:
 def test_a_plan_that_came_back_is_kept_for_who_may_have_it() -> None:
     east = EdgeState(plan="b")
     assert plans_to_keep(("a", "b", "a"), "c", {"east": east}, ["east"]) == ("b", "a", "c")
-    assert plans_to_keep(("b", "a", "c"), "c", {"east": replace(east, plan="c")}, ["east"]) == ("c",)
+    assert plans_to_keep(("b", "a", "c"), "c", {"east": msgspec.structs.replace(east, plan="c")}, ["east"]) == ("c",)
     assert plans_to_keep(("a",), "b", {}, ["east"]) == ("a", "b")
 
 

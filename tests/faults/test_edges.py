@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -84,7 +85,7 @@ class BadNetwork:
         """Under names that a frame may have, but none of these edges has sent one by."""
         bad = mutated(data, data, self.random)
         if bad != data:
-            stranger = replace(header, sequence=header.sequence + 10**6 + self.garbage)
+            stranger = msgspec.structs.replace(header, sequence=header.sequence + 10**6 + self.garbage)
             self.exchange.root.joinpath(stranger.file_name).write_bytes(bad)
             self.garbage += 1
 

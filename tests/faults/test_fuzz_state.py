@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.edge.agent_progress import Mode
-from headrace.edge.edge_state import Mark, Reading, Record, position_after
+from headrace.edge.edge_state import EdgeRecord, Reading, SourceMark, position_after
 from headrace.edge.sender import Sender
 from headrace.edge.spool import Spool
 from headrace.edge.work import ordered_columns, work_for
@@ -122,10 +122,19 @@ def write_spool(folder: Path) -> None:
     spool = Spool(folder, "north", "r")
     for number in (1, 2, 3):
         file = InputFile(f"/in/{number}", number, number)
-        mark = Mark((file,), Reading(f"/in/{number + 1}", 7, 8, 100, 1, 2))
+        mark = SourceMark((file,), Reading(f"/in/{number + 1}", 7, 8, 100, 1, 2))
         position = position_after(spool.known.position, mark)
         header = Header("north", 5, number, "r", None, spool.known.position, position)
-        record = Record(5, number, 100, position, number, {"p": number}, mark.files, mark.reading)
+        record = EdgeRecord(
+            incarnation=5,
+            sequence=number,
+            clock_us=100,
+            position=position,
+            watermark_us=number,
+            partitions={"p": number},
+            files=mark.files,
+            reading=mark.reading,
+        )
         spool.add(header, record, to_bytes(Frame(header)))
         if number == 1:
             spool.acknowledge()
@@ -139,7 +148,7 @@ def use_spool(folder: Path) -> None:
     try:
         known = spool.known
         incarnation = max(1_000, known.incarnation + 1)
-        position_after(known.position, Mark(tuple(InputFile(path, 1, 1) for path in known.files), known.reading))
+        position_after(known.position, SourceMark(tuple(InputFile(path, 1, 1) for path in known.files), known.reading))
         if known.reading is not None:
             assert (
                 min(known.reading.file.size // known.reading.unit_bytes, known.reading.unit, known.reading.piece) >= 0
@@ -153,7 +162,14 @@ def use_spool(folder: Path) -> None:
             raise sender.broken
         spool.settle({"/in/1"}, at_once=True)
         header = Header("north", incarnation, 1, "r", None, known.position, known.position)
-        spool.add(header, Record(incarnation, 1, 1, known.position, known.watermark_us), to_bytes(Frame(header)))
+        record = EdgeRecord(
+            incarnation=incarnation,
+            sequence=1,
+            clock_us=1,
+            position=known.position,
+            watermark_us=known.watermark_us,
+        )
+        spool.add(header, record, to_bytes(Frame(header)))
     finally:
         spool.close()
 

@@ -7,11 +7,11 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from http.client import HTTPMessage
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -173,7 +173,7 @@ def test_times_that_have_not_come_are_refused(
 ) -> None:
     now_us = NOW_US
     server = started(clock=lambda: now_us)
-    header = replace(Header("south", NOW_US, 1, "Trades", None, ended=True), **ahead)
+    header = msgspec.structs.replace(Header("south", NOW_US, 1, "Trades", None, ended=True), **ahead)
     status, error = posted(server, to_bytes(Frame(header)))
     assert (status, "ahead of the clock here; SKEW of the stream allows 1 s" in error) == (403, True)
     assert not list(inbox.waiting())

@@ -5,11 +5,12 @@ windows are still open is for the root to say.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from headrace.edge.intake import Intake
 from headrace.engine.step.late_rows import event_times_us, highest_by_partition, is_future

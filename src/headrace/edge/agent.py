@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from headrace.edge.admission import Judge
 from headrace.edge.agent_progress import Mode, Pace, Progress
-from headrace.edge.edge_state import Mark, Record, position_after
+from headrace.edge.edge_state import EdgeRecord, SourceMark, position_after
 from headrace.edge.file_source import Report, RowSource
 from headrace.edge.intake import Intake, Refused, add
 from headrace.edge.orders_poll import Asked, Following
@@ -280,7 +281,7 @@ class Agent:
         parts = split_span(header, tables, passed, known.watermark_us)
         frames = [frame for part in parts for frame in pack_frame(part, known.watermark_us)]
         self.sequence += len(frames)
-        record = Record(
+        record = EdgeRecord(
             incarnation=self.incarnation,
             sequence=self.sequence,
             clock_us=self.clock(),
@@ -304,11 +305,11 @@ class Agent:
         late = sum(self.judge.count_late(event_times_us(table, self.stream)) for table in tables)
         return Passed(tables, Rows(read=sum(table.num_rows for table in tables), late=late))
 
-    def position_after(self, mark: Mark) -> Position:
+    def position_after(self, mark: SourceMark) -> Position:
         known = self.spool.known
         if not self.source.has_position:
             return None
-        return known.position if mark == Mark((), known.reading) else position_after(known.position, mark)
+        return known.position if mark == SourceMark((), known.reading) else position_after(known.position, mark)
 
     def progress(self) -> Progress:
         asked = self.asked

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import Protocol
 
-from headrace.edge.edge_state import Mark, Reading, looks
+from headrace.edge.edge_state import Reading, SourceMark, looks
 from headrace.edge.intake import Intake, Refused, concat, intake_of, refused_only
 from headrace.inputs import (
     BadFile,
@@ -52,7 +52,7 @@ class RowSource(Protocol):
     def take_again(self, columns: Collection[str]) -> Intake:
         """The last piece taken, with these columns: the same rows in the same order."""
 
-    def mark(self) -> Mark:
+    def mark(self) -> SourceMark:
         """Behind the last piece taken; what is new since the last call."""
 
     def stop(self) -> None:
@@ -109,9 +109,9 @@ class FileSource:
         pieces = self.pieces_of(units[self.reading.unit], columns)
         return next(islice(pieces, self.reading.piece - 1, None))
 
-    def mark(self) -> Mark:
+    def mark(self) -> SourceMark:
         done, self.finished = self.finished, []
-        return Mark(tuple(done), self.reading)
+        return SourceMark(tuple(done), self.reading)
 
     def stop(self) -> None:
         self.is_ended = True

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.aggregates.registry import USER_AGGREGATES
 from headrace.aggregates.user import KIND_PREFIX
-from headrace.edge.edge_state import Record
+from headrace.edge.edge_state import EdgeRecord
 from headrace.edge.spool import Spool
 from headrace.kernel.combine import NodePartials, combine
 from headrace.kernel.interchange import pack
@@ -300,7 +300,13 @@ class Relay:
         self.sequence += 1
         frame = Frame(self.header(found), found.tables(self.stream.name))
         position = {"ledger": to_json(found.ledger)}
-        record = Record(self.incarnation, self.sequence, self.clock(), position, self.watermark_us)
+        record = EdgeRecord(
+            incarnation=self.incarnation,
+            sequence=self.sequence,
+            clock_us=self.clock(),
+            position=position,
+            watermark_us=self.watermark_us,
+        )
         self.spool.add(frame.header, record, to_bytes(frame))
         self.ledger = found.ledger
         for path in found.paths:

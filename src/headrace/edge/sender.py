@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from headrace.edge.file_source import Report
-from headrace.edge.spool import Entry, Spool
+from headrace.edge.spool import Spool, SpooledFrame
 from headrace.model.errors import HeadraceError
 from headrace.storage.disk import DamagedError
 from headrace.wire.exchange import DirectoryExchange, Exchange
@@ -36,7 +36,7 @@ def pause_s(failures: int, source: random.Random) -> float:
     return longest_s * source.uniform(0.5, 1.0)
 
 
-def spooled_header(entry: Entry, frame: bytes) -> Header:
+def spooled_header(entry: SpooledFrame, frame: bytes) -> Header:
     try:
         return read_header(frame)
     except FrameError as problem:
@@ -61,7 +61,7 @@ class Sender:
         self.bytes = 0
         self.problem: str | None = None
         self.failing_since_s: float | None = None
-        self.refused: Entry | None = None
+        self.refused: SpooledFrame | None = None
         self.broken: DamagedError | None = None
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self.run, name="sender", daemon=True)
@@ -77,7 +77,7 @@ class Sender:
             if failures:
                 self.stopping.wait(pause_s(failures, self.random))
 
-    def send(self, entry: Entry) -> bool:
+    def send(self, entry: SpooledFrame) -> bool:
         """Whether the upper side has it."""
         try:
             frame = entry.frame()

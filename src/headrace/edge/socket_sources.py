@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from headrace.edge.edge_state import Mark
+from headrace.edge.edge_state import SourceMark
 from headrace.edge.intake import Intake, Refused
 from headrace.edge.socket_rows import Item, Read, batches_in, lines_in, refused_bytes, rows_in
 from headrace.model.errors import DataError, UsageError
@@ -106,8 +106,8 @@ class ChannelSource:
     def take_again(self, columns: Collection[str]) -> Intake:
         return rows_in(self.last, self.stream, columns)
 
-    def mark(self) -> Mark:
-        return Mark()
+    def mark(self) -> SourceMark:
+        return SourceMark()
 
     def stop(self) -> None:
         self.stopping.set()

@@ -20,9 +20,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Annotated
 
-from headrace.edge.edge_state import Known, Record, parse_known, record_from
+import msgspec
+
+from headrace.edge.edge_state import EdgeRecord, Known, nothing_known
 from headrace.model.errors import UsageError
+from headrace.model.record import Record
 from headrace.storage.disk import (
     TEMPORARY,
     DamagedError,
@@ -34,7 +38,7 @@ from headrace.storage.disk import (
     translate_errors,
     write_file,
 )
-from headrace.wire.frames import Header, is_count
+from headrace.wire.frames import Header
 
 SUFFIX = ".spooled"
 SETTLED_EVERY = 16
@@ -69,16 +73,23 @@ def refusing_fields(path: Path) -> Iterator[None]:
         raise DamagedError(path, f"is damaged: {problem}") from None
 
 
+class SpoolHead(Record, frozen=True):
+    """What a file of the spool says of the frames behind it."""
+
+    record: EdgeRecord
+    checksum: str
+    sizes: Annotated[list[Annotated[int, msgspec.Meta(ge=1)]], msgspec.Meta(min_length=1)]
+
+
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SpooledFrame:
     """A frame in the spool. Its bytes are read when they are sent, and none of a file that is damaged. `is_last`: of
     those in its file.
     """
 
     path: Path
-    record: Record
+    head: SpoolHead
     head_bytes: int
-    checksum: str
     begin: int
     size: int
     is_last: bool
@@ -87,24 +98,24 @@ class Entry:
     def frame(self) -> bytes:
         frames = read_file(self.path)[self.head_bytes :]
         end = self.begin + self.size
-        if digest(frames) != self.checksum:
+        if digest(frames) != self.head.checksum:
             raise DamagedError(self.path, "is damaged: its frame has another checksum than when it was written")
         if end > len(frames) or (self.is_last and end < len(frames)):
             raise DamagedError(self.path, "is damaged: its frames have other sizes than when they were written")
         return frames[self.begin : end]
 
 
-def entries_in(path: Path, record: Record, head_bytes: int, checksum: str, sizes: Sequence[int]) -> list[Entry]:
-    """Of a file with frames of these sizes."""
-    begins = list(accumulate(sizes, initial=0))
+def entries_in(path: Path, head: SpoolHead, head_bytes: int) -> list[SpooledFrame]:
+    """Return the frames of a file."""
+    begins = list(accumulate(head.sizes, initial=0))
     return [
-        Entry(path, record, head_bytes, checksum, begin, end - begin, is_last=end == begins[-1])
+        SpooledFrame(path, head, head_bytes, begin, end - begin, is_last=end == begins[-1])
         for begin, end in pairwise(begins)
     ]
 
 
 @add_recovery_hint()
-def read_entries(path: Path) -> list[Entry]:
+def read_entries(path: Path) -> list[SpooledFrame]:
     try:
         with open(path, "rb") as file:
             head, text = file.readline(), file.readline()
@@ -116,10 +127,7 @@ def read_entries(path: Path) -> list[Entry]:
         document = json.loads(text)
         if "record" not in document:
             raise DamagedError(path, "is of an older version of Headrace: let that one send it")
-        record, sizes = record_from(document["record"]), document["sizes"]
-        if not sizes or not all(is_count(size) and size for size in sizes):
-            raise ValueError("its frames have no sizes")
-        return entries_in(path, record, len(head) + len(text), document["checksum"], sizes)
+        return entries_in(path, msgspec.convert(document, SpoolHead), len(head) + len(text))
 
 
 class Spool:
@@ -130,8 +138,8 @@ class Spool:
         self.folder = folder
         self.lock = lock_file(folder / "lock")
         self.changed = threading.Condition()
-        self.waiting: deque[Entry] = deque()
-        self.sent: list[Entry] = []
+        self.waiting: deque[SpooledFrame] = deque()
+        self.sent: list[SpooledFrame] = []
         self.waiting_bytes = 0
         try:
             self.settled = self.read_settled(edge, stream)
@@ -145,9 +153,9 @@ class Spool:
         path = self.folder / "known.json"
         if not path.exists():
             self.check_new(path)
-            write_file(path, to_record(Known(edge, stream)))
+            write_file(path, to_record(nothing_known(edge, stream)))
         with refusing_fields(path):
-            known = parse_known(read_record(path, dict))
+            known = msgspec.convert(read_record(path, dict), Known)
         if (known.edge, known.stream) != (edge, stream):
             problem = f"{self.folder} is the state of edge {known.edge} for stream {known.stream}"
             raise UsageError("state", problem, hint=f"give {edge} a state directory of its own")
@@ -166,28 +174,28 @@ class Spool:
             half.unlink()
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             entries = read_entries(path)
-            if entries[-1].record.key <= self.settled.key:
+            if entries[-1].head.record.key <= self.settled.key:
                 path.unlink()
             else:
                 self.enqueue(entries)
 
-    def enqueue(self, entries: Sequence[Entry]) -> None:
+    def enqueue(self, entries: Sequence[SpooledFrame]) -> None:
         """All of one file."""
-        self.known = self.known.after(entries[-1].record)
+        self.known = self.known.after(entries[-1].head.record)
         self.waiting.extend(entries)
         self.waiting_bytes += sum(entry.size for entry in entries)
 
     # For who cuts frames
 
-    def add(self, header: Header, record: Record, *frames: bytes) -> None:
+    def add(self, header: Header, record: EdgeRecord, *frames: bytes) -> None:
         """All are on the disk when this returns, or none is if it does not. The header is that of the last."""
         path = self.folder / f"{header.file_name}{SUFFIX}"
-        data, sizes = b"".join(frames), [len(frame) for frame in frames]
-        checksum = digest(data)
-        head = to_record({"record": record, "checksum": checksum, "sizes": sizes})
-        write_file(path, head + data)
+        data = b"".join(frames)
+        head = SpoolHead(record, digest(data), [len(frame) for frame in frames])
+        text = to_record(msgspec.to_builtins(head))
+        write_file(path, text + data)
         with self.changed:
-            self.enqueue(entries_in(path, record, len(head), checksum, sizes))
+            self.enqueue(entries_in(path, head, len(text)))
             self.changed.notify_all()
 
     def settle(self, present: Collection[str] | None, *, at_once: bool = False) -> None:
@@ -198,10 +206,10 @@ class Spool:
         if not done:
             return
         for entry in done:
-            self.settled = self.settled.after(entry.record)
+            self.settled = self.settled.after(entry.head.record)
         if present is not None:
             self.settled = self.settled.with_files(present)
-        write_file(self.folder / "known.json", to_record(self.settled))
+        write_file(self.folder / "known.json", to_record(msgspec.to_builtins(self.settled)))
         with translate_errors(self.folder):
             for entry in done:
                 entry.path.unlink()
@@ -216,7 +224,7 @@ class Spool:
 
     # For who sends
 
-    def first(self, timeout_s: float) -> Entry | None:
+    def first(self, timeout_s: float) -> SpooledFrame | None:
         """The frame to send next, if there is one or comes in time."""
         with self.changed:
             if not self.waiting:

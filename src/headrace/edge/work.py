@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from headrace.edge.tables.level1 import LevelOne, Unfolded
 from headrace.expressions.evaluation import FORGIVING, LENIENT, STRICT

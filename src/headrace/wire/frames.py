@@ -11,14 +11,17 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from operator import add
+from typing import Annotated, Any
 
+import msgspec
 import pyarrow as pa
 
 from headrace.model.errors import DataError
+from headrace.model.record import Record
 from headrace.wire.arrow_messages import read_message
 
 MARK = b"HRfr"
@@ -43,6 +46,11 @@ MOST_LISTED = 8
 
 Position = Any
 """Where in its source an edge is: a value of JSON that the source alone understands."""
+Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME.pattern}\Z")]
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
+FrameCount = Annotated[int, msgspec.Meta(ge=0, lt=MOST_TIME_US)]
+FrameTime = Annotated[int, msgspec.Meta(ge=-MOST_TIME_US, le=MOST_TIME_US)]
+TableCount = Annotated[int, msgspec.Meta(ge=0, le=MOST_TABLES)]
 
 
 class FrameError(DataError):
@@ -61,61 +69,56 @@ class StrangerError(FrameError):
     """A frame of an edge that is not one of those that may send."""
 
     def __init__(self, edge: str, edges: Collection[str]) -> None:
-        listed = ", ".join([f'"{each}"' for each in sorted(edges)[:MOST_LISTED]] + ["..."] * (len(edges) > MOST_LISTED))
+        listed = ", ".join([f'"{name}"' for name in sorted(edges)[:MOST_LISTED]] + ["..."] * (len(edges) > MOST_LISTED))
         problem = f"there is no edge '{edge}' in edges = [{listed}]: add it in the file of the root or relay"
         hint = "then put the file back from refused/"
         DataError.__init__(self, "refused", f"{problem}, and start that again", hint=hint)
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Record, frozen=True):
     """Counts of rows: all that were read, and those that were not taken. Late ones are taken all the same: they are
     below the watermark that the edge had sent when it read them.
     """
 
-    read: int = 0
-    late: int = 0
-    future: int = 0
-    dropped: int = 0
-    bad: int = 0
+    read: FrameCount = 0
+    late: FrameCount = 0
+    future: FrameCount = 0
+    dropped: FrameCount = 0
+    bad: FrameCount = 0
 
     def plus(self, other: Rows) -> Rows:
-        return Rows(
-            *(mine + theirs for mine, theirs in zip(asdict(self).values(), asdict(other).values(), strict=True))
-        )
+        return Rows(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Record, frozen=True):
     """What a relay knows of an edge behind it: under which plan it counts, and how far it is."""
 
-    plan: str | None
-    watermark_us: int | None
-    highest_us: int | None
+    plan: Name | None
+    watermark_us: FrameTime | None
+    highest_us: FrameTime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Record, frozen=True):
     """`begins` is the position before the first row, None if the source has none; `position` that behind the last.
 
     `plan` is None for rows as they are. Rows below the watermark are not expected any more. `ended`: nothing follows.
     An incarnation is a start of the edge's program: its clock then, in microseconds. Sequence numbers begin at 1.
     """
 
-    edge: str
-    incarnation: int
-    sequence: int
-    stream: str
-    plan: str | None
+    edge: Name
+    incarnation: FrameCount
+    sequence: Annotated[int, msgspec.Meta(ge=1, lt=MOST_TIME_US)]
+    stream: Text
+    plan: Name | None
     begins: Position = None
     position: Position = None
-    watermark_us: int | None = None
-    lowest_us: int | None = None
-    highest_us: int | None = None
-    rows: Rows = field(default_factory=Rows)
-    errors: Mapping[str, int] = field(default_factory=dict)
+    watermark_us: FrameTime | None = None
+    lowest_us: FrameTime | None = None
+    highest_us: FrameTime | None = None
+    rows: Rows = Rows()
+    errors: Mapping[str, FrameCount] = {}
     ended: bool = False
-    members: Mapping[str, Member] = field(default_factory=dict)
+    members: Mapping[Name, Member] = {}
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -149,7 +152,7 @@ def to_bytes(frame: Frame) -> bytes:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks())
     plain = sink.getvalue()
-    document = asdict(frame.header) | {"tables": len(frame.tables)}
+    document = msgspec.to_builtins(frame.header) | {"tables": len(frame.tables)}
     header = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
     if len(header) > MOST_HEADER_BYTES:
         raise FrameError(f"its header would have {len(header):,} bytes, {MOST_HEADER_BYTES:,} are allowed")
@@ -204,15 +207,39 @@ def open_frame(raw: bytes, most_bytes: int) -> tuple[Header, int, int]:
         raise FrameError("its header is too long")
     begin = HEAD.size + length
     try:
-        document = json.loads(raw[HEAD.size : begin].decode(), parse_constant=refuse_constant)
+        document = msgspec.json.decode(raw[HEAD.size : begin], type=dict[str, Any])
+        count = msgspec.convert(document.pop("tables", None), TableCount)
+        header = msgspec.convert(document, Header)
+    except msgspec.ValidationError as problem:
+        raise FrameError(f"its header has wrong fields: {str(problem)[:200]}") from None
     except (ValueError, RecursionError):
         raise FrameError("its header is not JSON") from None
-    if not isinstance(document, dict):
-        raise FrameError("its header is not an object")
-    count = document.pop("tables", None)
-    if not is_count(count) or count > MOST_TABLES:
-        raise FrameError("it does not say how many tables it has")
-    return header_from(document), count, begin
+    check_header(header)
+    if msgspec.to_builtins(header) != document:
+        raise FrameError("its header lacks fields")
+    return header, count, begin
+
+
+def check_header(header: Header) -> None:
+    """Check what types do not say."""
+    for name in ("begins", "position"):
+        if not is_plain(getattr(header, name)):
+            raise FrameError(f"in its header '{name}' is nested too deep")
+    lowest_us, highest_us = header.lowest_us, header.highest_us
+    if (lowest_us is None) != (highest_us is None) or (lowest_us or 0) > (highest_us or 0):
+        raise FrameError("its lowest event time is above its highest")
+
+
+def is_plain(value: Any, depth: int = MOST_DEPTH) -> bool:
+    """Return whether values are nested at most `depth` deep, so that a walk through them ends."""
+    if not isinstance(value, dict | list):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return depth > 0 and all(is_plain(item, depth - 1) for item in inner)
+
+
+def is_name(value: Any) -> bool:
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
 def read_tables(packed: bytes, size: int, count: int) -> tuple[pa.Table, ...]:
@@ -236,8 +263,8 @@ def read_tables(packed: bytes, size: int, count: int) -> tuple[pa.Table, ...]:
 def read_table(source: pa.BufferReader) -> pa.Table:
     """Parts that are packed once more would take any room."""
     begin = source.tell()
-    for each in pa.ipc.MessageReader.open_stream(source):
-        message = read_message(each.metadata.to_pybytes())
+    for packed in pa.ipc.MessageReader.open_stream(source):
+        message = read_message(packed.metadata.to_pybytes())
         if message.is_compressed:
             raise FrameError("its tables are packed twice")
         message.check()
@@ -245,80 +272,3 @@ def read_table(source: pa.BufferReader) -> pa.Table:
     table = pa.ipc.open_stream(source).read_all()
     table.validate(full=True)
     return table
-
-
-# Headers
-
-
-def refuse_constant(name: str) -> None:
-    """NaN is not JSON, and differs from itself."""
-    raise ValueError(name)
-
-
-def is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < MOST_TIME_US
-
-
-def is_time(value: Any) -> bool:
-    return value is None or (type(value) is int and -MOST_TIME_US <= value <= MOST_TIME_US)
-
-
-def is_plain(value: Any, depth: int = MOST_DEPTH) -> bool:
-    """Return whether values are nested at most `depth` deep, so that a walk through them ends."""
-    if not isinstance(value, dict | list):
-        return True
-    inner = value.values() if isinstance(value, dict) else value
-    return depth > 0 and all(is_plain(each, depth - 1) for each in inner)
-
-
-def is_text(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= 1_000
-
-
-def is_name(value: Any) -> bool:
-    return isinstance(value, str) and NAME.fullmatch(value) is not None
-
-
-CHECKS: Mapping[str, Any] = {
-    "edge": is_name,
-    "incarnation": is_count,
-    "sequence": lambda value: is_count(value) and value >= 1,
-    "stream": is_text,
-    "plan": lambda value: value is None or is_name(value),
-    "begins": is_plain,
-    "position": is_plain,
-    "watermark_us": is_time,
-    "lowest_us": is_time,
-    "highest_us": is_time,
-    "rows": lambda value: is_object_of(value, [each.name for each in fields(Rows)], is_count),
-    "errors": lambda value: isinstance(value, dict) and all(map(is_count, value.values())),
-    "ended": lambda value: isinstance(value, bool),
-    "members": lambda value: (
-        isinstance(value, dict) and all(map(is_name, value)) and all(map(is_member, value.values()))
-    ),
-}
-
-
-def is_object_of(value: Any, names: Iterable[str], check: Any) -> bool:
-    return isinstance(value, dict) and value.keys() == set(names) and all(map(check, value.values()))
-
-
-def is_member(value: Any) -> bool:
-    names = [each.name for each in fields(Member)]
-    return isinstance(value, dict) and value.keys() == set(names) and all(CHECKS[name](value[name]) for name in names)
-
-
-def header_from(document: dict[str, Any]) -> Header:
-    if document.keys() != CHECKS.keys():
-        strange = ", ".join(sorted(document.keys() ^ CHECKS.keys()))
-        raise FrameError(f"its header lacks fields, or has others: {strange[:200]}")
-    for name, check in CHECKS.items():
-        if not check(document[name]):
-            raise FrameError(f"in its header '{name}' is {str(document[name])[:100]!r}")
-    members = {name: Member(**each) for name, each in document["members"].items()}
-    header = Header(**{**document, "rows": Rows(**document["rows"]), "members": members})
-    if (header.lowest_us is None) != (header.highest_us is None) or (
-        header.lowest_us is not None and header.highest_us is not None and header.lowest_us > header.highest_us
-    ):
-        raise FrameError("its lowest event time is above its highest")
-    return header

@@ -7,14 +7,16 @@ would know. A source without a position (a socket) says so, and is believed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
+import msgspec
+
 from headrace.model.errors import DataError
+from headrace.model.record import Record
 from headrace.model.time import SECOND_US, later
-from headrace.wire.frames import CHECKS, FrameError, Header, Member, Position, Rows, is_count
+from headrace.wire.frames import FrameCount, FrameError, FrameTime, Header, Member, Name, Position, Rows
 
 MOST_INCARNATIONS = 16
 """The number of incarnations remembered of an edge; frames of one older than those are refused."""
@@ -33,20 +35,19 @@ class Decision(NamedTuple):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeState:
+class EdgeState(Record, frozen=True):
     """What is known of an edge. `sequences` has the last sequence number taken of each incarnation."""
 
-    sequences: Mapping[int, int] = field(default_factory=dict)
-    position: Position = field(default_factory=dict)
-    plan: str | None = None
-    watermark_us: int | None = None
-    highest_us: int | None = None
-    rows: Rows = field(default_factory=Rows)
-    frames: int = 0
-    bytes: int = 0
+    sequences: Mapping[int, FrameCount] = {}
+    position: Position = BEGINNING
+    plan: Name | None = None
+    watermark_us: FrameTime | None = None
+    highest_us: FrameTime | None = None
+    rows: Rows = Rows()
+    frames: FrameCount = 0
+    bytes: FrameCount = 0
     ended: bool = False
-    members: Mapping[str, Member] = field(default_factory=dict)
+    members: Mapping[Name, Member] = {}
 
     def after(self, header: Header, size: int) -> EdgeState:
         """With one frame more."""
@@ -130,37 +131,13 @@ def marks_of(owner: str, marks: Header | Member) -> dict[str, int | None]:
 
 
 def to_json(ledger: Ledger) -> dict[str, Any]:
-    """The keys of JSON are texts."""
-    return {
-        name: asdict(state) | {"sequences": {str(each): last for each, last in state.sequences.items()}}
-        for name, state in ledger.items()
-    }
+    """Return the ledger as values of JSON, whose keys are texts."""
+    document: dict[str, Any] = msgspec.to_builtins(ledger, str_keys=True)
+    return document
 
 
 def from_json(document: Mapping[str, Any]) -> dict[str, EdgeState]:
     try:
-        return {name: state_from(each) for name, each in document.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        return msgspec.convert(document, dict[str, EdgeState], str_keys=True)
+    except ValueError as problem:
         raise DataError("ledger", "this is no ledger of edges", detail=str(problem)) from None
-
-
-def state_from(document: Mapping[str, Any]) -> EdgeState:
-    for name, check in STATE.items():
-        if not check(document[name]):
-            raise ValueError(f"'{name}' is {str(document[name])[:100]!r}")
-    return EdgeState(
-        **{
-            **document,
-            "sequences": {int(incarnation): last for incarnation, last in document["sequences"].items()},
-            "rows": Rows(**document["rows"]),
-            "members": {member: Member(**known) for member, known in document["members"].items()},
-        }
-    )
-
-
-STATE: Mapping[str, Callable[[Any], bool]] = {
-    "sequences": lambda value: isinstance(value, dict) and all(map(is_count, value.values())),
-    **{name: CHECKS[name] for name in ("position", "plan", "watermark_us", "highest_us", "rows", "ended", "members")},
-    "frames": is_count,
-    "bytes": is_count,
-}

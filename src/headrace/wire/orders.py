@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
+
+import msgspec
 
 from headrace.model.errors import DataError, HeadraceError
 from headrace.model.query import Query
+from headrace.model.record import Record
 from headrace.planner.codec import decode, digest_of, encode
 from headrace.planner.plan import Plan
-from headrace.wire.frames import is_name
+from headrace.wire.frames import Name
 
 VERSION = 1
 SAME_VERSION = "run the same version at the edge and at the root"
@@ -36,16 +39,27 @@ class Orders:
         return None if self.plan is None else digest_of(encode(self.plan))
 
 
+class OrdersText(Record, frozen=True):
+    """Orders as they are sent: plan and queries as texts of the codec."""
+
+    version: int
+    stream: str
+    plan: str | None
+    queries: Mapping[str, str]
+    tables: Mapping[str, Name]
+    wants_rows: bool
+
+
 def to_text(orders: Orders) -> str:
-    document = {
-        "version": VERSION,
-        "stream": orders.stream,
-        "plan": None if orders.plan is None else encode(orders.plan),
-        "queries": {name: encode(query) for name, query in orders.queries.items()},
-        "tables": dict(orders.tables),
-        "wants_rows": orders.wants_rows,
-    }
-    return json.dumps(document)
+    document = OrdersText(
+        VERSION,
+        orders.stream,
+        None if orders.plan is None else encode(orders.plan),
+        {name: encode(query) for name, query in orders.queries.items()},
+        orders.tables,
+        orders.wants_rows,
+    )
+    return json.dumps(msgspec.to_builtins(document))
 
 
 @contextmanager
@@ -61,23 +75,18 @@ def refusing(problem: str) -> Iterator[None]:
 
 def from_text(text: str) -> Orders:
     with refusing("these are no orders for an edge"):
-        document: dict[str, Any] = json.loads(text)
+        document = json.loads(text)
         if document["version"] != VERSION:
             problem = f"these orders have version {document['version']}, this program reads {VERSION}"
             raise DataError("orders", problem, hint=SAME_VERSION)
-        if not all(map(is_name, document["tables"].values())):
-            raise ValueError("a table without a digest")
-        return Orders(
-            str(document["stream"]),
-            None if document["plan"] is None else decode_value(document["plan"], Plan),
-            {str(name): decode_value(query, Query) for name, query in document["queries"].items()},
-            {str(name): digest for name, digest in document["tables"].items()},
-            bool(document["wants_rows"]),
-        )
+        sent = msgspec.convert(document, OrdersText)
+        plan = None if sent.plan is None else decode_value(sent.plan, Plan)
+        queries = {name: decode_value(query, Query) for name, query in sent.queries.items()}
+        return Orders(sent.stream, plan, queries, sent.tables, sent.wants_rows)
 
 
 def decode_value(text: str, wanted: type[Wanted]) -> Wanted:
-    found = decode(text)
-    if not isinstance(found, wanted):
-        raise TypeError(f"a {type(found).__name__} where a {wanted.__name__} belongs")
-    return found
+    value = decode(text)
+    if not isinstance(value, wanted):
+        raise TypeError(f"a {type(value).__name__} where a {wanted.__name__} belongs")
+    return value
