@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 
 from headrace.aggregates.partials import Partial
 from headrace.edge import relay as relays
-from headrace.edge.relay import PlanKeeping, Plans, Relay, Taken, lowest_watermark
+from headrace.edge import relay_plans
+from headrace.edge.relay import FrameBatch, Relay, lowest_watermark
+from headrace.edge.relay_plans import PlanKeeping, Plans
 from headrace.edge.spool import Spool
 from headrace.engine.answers import answer, close_all, plan_for
 from headrace.expressions.static_tables import Data
@@ -249,7 +251,7 @@ def test_duplicates_reordering_and_restarts_change_nothing(tmp_path_factory: pyt
     place.relay.step()
     check_all_arrived(place.arrived())
     assert not list(place.inbox.waiting())
-    assert not place.relay.parked
+    assert not place.relay.intake.parked
     place.close()
 
 
@@ -327,13 +329,13 @@ def test_a_frame_of_an_unknown_plan_is_parked_until_the_plan_is_known(place: Pla
     frames = [edges[0].cut(10), edges[0].cut(10, OTHER_PLAN), edges[0].cut(10)]
     place.put(*frames)
     place.relay.step()
-    assert list(place.relay.parked) == [frame.header.file_name for frame in frames[1:]]
-    assert "is not known" in place.relay.parked[frames[1].header.file_name]
+    assert list(place.relay.intake.parked) == [frame.header.file_name for frame in frames[1:]]
+    assert "is not known" in place.relay.intake.parked[frames[1].header.file_name]
     assert len(place.arrived()) == 1
     place.plans.keep(OTHER_PLAN)
     assert place.relay.step() == 2
     assert [frame.header.plan for frame in place.arrived()] == [each.header.plan for each in frames]
-    assert not place.relay.parked
+    assert not place.relay.intake.parked
 
 
 def test_frames_of_two_plans_become_two(place: Place) -> None:
@@ -359,7 +361,7 @@ def test_rows_that_came_to_nothing_stay_under_their_plan(place: Place) -> None:
 
 
 def test_plans_of_orders_are_kept_and_old_ones_forgotten(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relays, "MOST_PLANS", 1)
+    monkeypatch.setattr(relay_plans, "MOST_PLANS", 1)
     place.above.publish(Orders("Trades", OTHER_PLAN))
     assert PlanKeeping(place.above, place.plans).orders() == place.above.orders()
     other_id = Orders("Trades", OTHER_PLAN).plan_id
@@ -509,7 +511,7 @@ def test_frames_of_others_are_refused(place: Place, caplog: pytest.LogCaptureFix
     assert f"refused: {stranger.header.file_name}: {told}" in caplog.text
     assert "of the stream Quotes" in reasons[elsewhere.header.file_name]
     assert "does not begin like one" in reasons["north~1~2.frame"]
-    assert place.relay.refused == 3
+    assert place.relay.intake.refused == 3
     assert not place.arrived()
 
 
@@ -612,7 +614,7 @@ def survive() -> None:
 
     def combined(raw: bytes) -> None:
         found = from_bytes(raw)
-        taken = Taken({}, parts=2 * check_partials(Frame(frame.header, found.tables), "Trades", PLAN))
+        taken = FrameBatch({}, parts=2 * check_partials(Frame(frame.header, found.tables), "Trades", PLAN))
         to_bytes(Frame(frame.header, taken.tables("Trades")))
 
     for table in tables:

@@ -280,7 +280,7 @@ class RelayState:
             relay.restart()
             relay.relay.step()
             relay.send()
-            held_back = bool(relay.relay.parked) or relay.relay.refused > 0
+            held_back = bool(relay.relay.intake.parked) or relay.relay.intake.refused > 0
         finally:
             relay.close()
         frames, held_back_above = take_frames(relay.above)

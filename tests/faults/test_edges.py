@@ -25,7 +25,8 @@ from headrace.edge import sender as sending
 from headrace.edge.agent import Agent
 from headrace.edge.agent_progress import Mode, Pace
 from headrace.edge.file_source import FileSource
-from headrace.edge.relay import Plans, Relay
+from headrace.edge.relay import Relay
+from headrace.edge.relay_plans import Plans
 from headrace.edge.spool import Spool
 from headrace.inputs import Source
 from headrace.model.errors import DataError
@@ -253,8 +254,9 @@ def test_a_frame_that_is_gone_is_reported(seed: int, tmp_path: Path) -> None:
     rows = {path: from_bytes(path.read_bytes()).header.rows.read for path in by_edge[edge] if path != lost}
     relay = system.run_relay()
     after = by_edge[edge][place + 1 :]
-    assert set(relay.parked) == {path.name for path in after}
-    assert "before it is missing" in relay.parked[after[0].name] or "was left" in relay.parked[after[0].name]
+    assert set(relay.intake.parked) == {path.name for path in after}
+    reason = relay.intake.parked[after[0].name]
+    assert "before it is missing" in reason or "was left" in reason
     kept = sum(rows[path] for path in after)
     assert sum(frame.header.rows.read for frame in system.arrived()) <= 12 * FILES - kept
     assert len(list((tmp_path / "inbox" / "refused").glob("[!.]*.reason"))) == (not seed % 2)

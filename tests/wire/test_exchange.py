@@ -14,8 +14,8 @@ from headrace.model.errors import DataError
 from headrace.planner.codec import encode
 from headrace.storage.disk import TEMPORARY, write_aside
 from headrace.wire import exchange as exchanges
-from headrace.wire.exchange import ABANDONED_S, DirectoryExchange, FullError, header_of
-from headrace.wire.frames import MOST_LISTED, Frame, Header, StrangerError, to_bytes
+from headrace.wire.exchange import ABANDONED_S, DirectoryExchange, FullError
+from headrace.wire.frames import MOST_LISTED, Frame, Header, StrangerError, read_header, to_bytes
 from headrace.wire.orders import Orders, from_text, to_text
 from tests.edge.test_relay import ORDERS, QUERIES
 
@@ -31,7 +31,7 @@ def test_frames_wait_in_the_order_in_which_each_edge_sent_them(tmp_path: Path) -
     south, third, first, second = (
         sent(exchange, *key) for key in (("south", 1, 1), ("north", 9, 1), ("north", 7, 1), ("north", 7, 2))
     )
-    assert [header_of(path) for path in exchange.waiting()] == [first, second, third, south]
+    assert [read_header(path.read_bytes()) for path in exchange.waiting()] == [first, second, third, south]
     sent(exchange, "north", 7, 2)
     assert len(list(exchange.waiting())) == 4, "the same frame once more"
 
@@ -75,7 +75,7 @@ def test_who_is_not_listed_is_told_and_keeps_the_frame(tmp_path: Path) -> None:
     with pytest.raises(StrangerError, match=told) as refused:
         sent(DirectoryExchange(tmp_path), "stranger", 1, 1)
     assert refused.value.code == "refused", "an edge tells what has this code"
-    assert [header_of(path).edge for path in exchange.waiting()] == ["early", "north"]
+    assert [read_header(path.read_bytes()).edge for path in exchange.waiting()] == ["early", "north"]
     exchange.admit(["stranger"])
     sent(DirectoryExchange(tmp_path), "stranger", 1, 1)
 

@@ -192,7 +192,7 @@ class Spool:
         path = self.folder / f"{header.file_name}{SUFFIX}"
         data = b"".join(frames)
         head = SpoolHead(record, digest(data), [len(frame) for frame in frames])
-        text = to_record(msgspec.to_builtins(head))
+        text = to_record(head)
         write_file(path, text + data)
         with self.changed:
             self.enqueue(entries_in(path, head, len(text)))
@@ -209,7 +209,7 @@ class Spool:
             self.settled = self.settled.after(entry.head.record)
         if present is not None:
             self.settled = self.settled.with_files(present)
-        write_file(self.folder / "known.json", to_record(msgspec.to_builtins(self.settled)))
+        write_file(self.folder / "known.json", to_record(self.settled))
         with translate_errors(self.folder):
             for entry in done:
                 entry.path.unlink()

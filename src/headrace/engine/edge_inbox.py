@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,8 +24,9 @@ from headrace.storage.disk import write_file
 from headrace.storage.records import Commit, CountedSpan, PartitionTime, StreamTotals, TakenFrame
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frame_checks import check_partials, check_rows
-from headrace.wire.frames import Frame, FrameError, Header, Member, StrangerError, from_bytes
-from headrace.wire.ledger import Decision, EdgeState, Ledger, Verdict, decide, from_json, take_frame
+from headrace.wire.frame_intake import FrameIntake, WaitingFrame
+from headrace.wire.frames import Frame, Header, Member
+from headrace.wire.ledger import Decision, EdgeState, Ledger, Verdict, decide, from_json
 from headrace.wire.orders import Orders
 
 PUSHES = ("partials", "rows")
@@ -45,8 +47,9 @@ class NewFrames:
     frames: list[TakenFrame] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
     ledger: Ledger = field(default_factory=dict)
-    parked: dict[str, str] = field(default_factory=dict)
+    parked: Mapping[str, str] = field(default_factory=dict)
     is_more: bool = False
+    size: int = 0
 
 
 class Inbox:
@@ -66,78 +69,37 @@ class Inbox:
         self.names = frozenset(names)
         self.exchange = exchange
         self.wants_rows = wants_rows
-        self.parked: dict[str, tuple[int, Header]] = {}
-        self.plans: Collection[str] = ()
-        exchange.admit(self.names)
+        self.intake = FrameIntake(exchange, stream.name, self.names)
 
     def take(self, ledger: Ledger, most_bytes: int, plans: Collection[str]) -> NewFrames:
-        """Frames whose turn it is, as many as a step takes, of the plans that the last commit names."""
-        self.plans = plans
-        found = NewFrames(ledger=ledger)
-        size = 0
-        paths = list(self.exchange.waiting())
-        names = {path.name for path in paths}
-        self.parked = {name: each for name, each in self.parked.items() if name in names}
-        for path in paths:
-            if size >= most_bytes:
-                found.is_more = True
-                break
-            try:
-                size += self.take_one(found, path)
-            except FrameError as problem:
-                self.exchange.refuse(path, problem.reason)
-        self.exchange.report_parked(found.parked)
-        return found
+        """Take frames whose turn it is, as many as a step takes, of the plans that the last commit names."""
 
-    def take_one(self, found: NewFrames, path: Path) -> int:
-        """How many bytes of it are taken. Of one that waits on, its header is kept in mind."""
-        modified_ns, known = self.parked.get(path.name, (0, None))
-        if known is not None and path.stat().st_mtime_ns == modified_ns:
-            verdict, reason = self.verdict(found.ledger, known)
-            if verdict is Verdict.WAIT:
-                found.parked[path.name] = reason
-                return 0
-        modified_ns, data = path.stat().st_mtime_ns, path.read_bytes()
-        frame = from_bytes(data)
-        header = frame.header
-        self.check_sender(path, header)
-        verdict, reason = self.verdict(found.ledger, header)
-        if verdict is Verdict.DUPLICATE:
-            path.unlink()
-        elif verdict is Verdict.WAIT:
-            found.parked[path.name] = reason
-            self.parked[path.name] = modified_ns, header
-        else:
-            self.check_content(frame)
-            copy = self.directory.root / FOLDER / path.name
-            if frame.tables:
-                write_file(copy, data)
-                rows = sum(table.num_rows for table in frame.tables)
-                found.units.append(Unit(str(copy), 0, len(data), len(data), rows))
-            found.ledger = take_frame(found.ledger, header, len(data))
-            found.frames.append(taken_frame(frame, path.name))
-            return len(data)
-        return 0
+        def decide_known(ledger: Ledger, header: Header) -> Decision:
+            decision = decide(ledger, header)
+            if decision.verdict is Verdict.TAKE and header.plan is not None and header.plan not in plans:
+                return Decision(Verdict.WAIT, f"its plan {header.plan} is not known")
+            return decision
 
-    def verdict(self, ledger: Ledger, header: Header) -> Decision:
-        found = decide(ledger, header)
-        if found.verdict is Verdict.TAKE and header.plan is not None and header.plan not in self.plans:
-            return Decision(Verdict.WAIT, f"its plan {header.plan} is not known")
-        return found
+        new = NewFrames()
+        new.ledger = self.intake.take(ledger, lambda _: new.size < most_bytes, decide_known, partial(self.accept, new))
+        new.parked, new.is_more = self.intake.parked, self.intake.is_more
+        self.exchange.report_parked(new.parked)
+        return new
 
-    def check_sender(self, path: Path, header: Header) -> None:
-        if header.file_name != path.name:
-            raise FrameError(f"it is {header.file_name} by its header")
-        if header.stream.lower() != self.stream.name.lower():
-            raise FrameError(f"it is of the stream {header.stream}")
-        if header.edge not in self.names:
-            raise StrangerError(header.edge, self.names)
-
-    def check_content(self, frame: Frame) -> None:
+    def accept(self, new: NewFrames, waiting: WaitingFrame) -> bool:
+        path, data, frame = waiting
         if frame.header.plan is None:
             check_rows(frame, self.stream)
         else:
             check_partials(frame, self.stream.name, self.directory.plan(frame.header.plan))
+        if frame.tables:
+            copy = self.directory.root / FOLDER / path.name
+            write_file(copy, data)
+            rows = sum(table.num_rows for table in frame.tables)
+            new.units.append(Unit(str(copy), 0, len(data), len(data), rows))
+        new.frames.append(taken_frame(frame, path.name))
+        new.size += len(data)
+        return True
 
     def forget(self, frames: Iterable[TakenFrame]) -> None:
         """What a commit record has counted."""
@@ -162,8 +124,8 @@ class Inbox:
         """What edges are asked to do from now on."""
         for name in tables.values():
             self.exchange.keep_table(self.directory.table_bytes(name))
-        asked = None if self.wants_rows else plan
-        self.exchange.publish(Orders(self.stream.name, asked, registry.active, tables, self.wants_rows))
+        wanted = None if self.wants_rows else plan
+        self.exchange.publish(Orders(self.stream.name, wanted, registry.active, tables, self.wants_rows))
 
 
 def kept_sample(root: Path) -> pa.Table | None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.model.errors import DataError, UsageError, printable
 from headrace.storage.disk import TEMPORARY, digest, make_folder, read_file, translate_errors, write_file
-from headrace.wire.frames import Header, StrangerError, read_header
+from headrace.wire.frames import Header, StrangerError
 from headrace.wire.orders import Orders, from_text, to_text
 
 LOG = logging.getLogger(__name__)
@@ -146,7 +146,3 @@ def text_in(path: Path) -> str | None:
         return None
     except UnicodeDecodeError:
         raise DataError("no-text", f"{path} is no text") from None
-
-
-def header_of(path: Path) -> Header:
-    return read_header(path.read_bytes())

@@ -16,7 +16,8 @@ from headrace.cli.relay_file import RelayFile, read_relay_file
 from headrace.edge.agent import clock_us
 from headrace.edge.file_source import Report
 from headrace.edge.orders_poll import Following
-from headrace.edge.relay import PlanKeeping, Plans, Relay
+from headrace.edge.relay import Relay
+from headrace.edge.relay_plans import PlanKeeping, Plans
 from headrace.edge.sender import Sender
 from headrace.edge.spool import Spool
 from headrace.model.errors import printable
@@ -140,4 +141,5 @@ class StreamRelay:
         return f"{self.stream.name}: {', '.join([*facts, *([printable(problem)] if problem else [])])}"
 
     def count_held(self) -> dict[str, int]:
-        return {"spooled": len(self.spool.waiting), "parked": len(self.relay.parked), "refused": self.relay.refused}
+        intake = self.relay.intake
+        return {"spooled": len(self.spool.waiting), "parked": len(intake.parked), "refused": intake.refused}
