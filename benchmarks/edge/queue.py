@@ -12,12 +12,12 @@ import pyarrow as pa
 from benchmarks.edge.speed import LONGEST, SHORTEST, Integers, Trace, partials_in
 from benchmarks.timing import processor_seconds
 from headrace.datasets.random_values import generator
-from headrace.edge.tables.memory_layout import Column, Kind
+from headrace.edge.tables.memory_layout import StateColumn, StateKind
 from headrace.edge.tables.tables import Flush, Replacement, Tables
 from headrace.planner.phantoms.configuration import Configuration, EdgeTable
 from headrace.wire.frames import Frame, Header, to_bytes
 
-COLUMNS = (Column(Kind.COUNT), Column(Kind.LEAST, 0), Column(Kind.GREATEST, 0))
+COLUMNS = (StateColumn(StateKind.COUNT), StateColumn(StateKind.LEAST, 0), StateColumn(StateKind.GREATEST, 0))
 """The query of the paper's experiment [UDAF 6]."""
 SIZES = tuple(1 << bits for bits in range(12, 21, 2))
 """Entries. In smaller tables what a call takes, whatever it does, would be taken for the time of entries."""

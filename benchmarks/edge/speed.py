@@ -19,7 +19,7 @@ from benchmarks.timing import processor_seconds
 from headrace.datasets import generate
 from headrace.datasets.random_values import generator
 from headrace.edge.tables.level1 import LevelOne
-from headrace.edge.tables.memory_layout import Column, Kind
+from headrace.edge.tables.memory_layout import StateColumn, StateKind
 from headrace.edge.tables.tables import Evicted, Replacement, Tables
 from headrace.engine.plan_in_force import SAMPLE_ROWS
 from headrace.expressions.static_tables import Data
@@ -119,7 +119,7 @@ def interleave(rng: np.random.Generator, rows: int) -> tuple[Integers, int]:
 
 PAIRS = ("AB", "BC", "BD", "CD")
 PHANTOM = "ABCD"
-COLUMNS = (Column(Kind.COUNT),)
+COLUMNS = (StateColumn(StateKind.COUNT),)
 """As in the paper's queries."""
 BATCH_ROWS = 1 << 16
 MAX_ENTRIES = 1 << 18

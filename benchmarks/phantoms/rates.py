@@ -20,8 +20,8 @@ from benchmarks.phantoms.model import Costs
 from headrace.cli.progress import Report
 from headrace.datasets import generate
 from headrace.datasets.workloads.gigascope import ATTRIBUTES
-from headrace.edge.tables.memory_layout import Column, Kind
-from headrace.edge.tables.tables import Counts, Flush, Replacement, Tables
+from headrace.edge.tables.memory_layout import StateColumn, StateKind
+from headrace.edge.tables.tables import Flush, Replacement, TableCounts, Tables
 from headrace.planner.phantoms.collisions import SLOPE, Numbers, at_least_one, clustered_rates, precise
 from headrace.planner.phantoms.configuration import Configuration, EdgeTable
 from headrace.planner.phantoms.costs import Prices
@@ -110,11 +110,11 @@ def relabel(values: Integers, hashes: int) -> Iterator[Halves]:
 
 def count_slice(
     configuration: Configuration, attributes: Sequence[str], halves: Halves
-) -> tuple[Sequence[Counts], Sequence[Counts]]:
+) -> tuple[Sequence[TableCounts], Sequence[TableCounts]]:
     """Return what direct-mapped tables count in one slice once they are full, and then when it ends."""
     tables = Tables(
         configuration,
-        (Column(Kind.COUNT),),
+        (StateColumn(StateKind.COUNT),),
         dict.fromkeys(attributes, CODE_SPACE),
         replacement=Replacement.DIRECT_MAPPED,
         flush=Flush.EAGER,
@@ -129,9 +129,9 @@ def count_slice(
     return since(full, running), since(running, ended)
 
 
-def since(before: Sequence[Counts], after: Sequence[Counts]) -> list[Counts]:
+def since(before: Sequence[TableCounts], after: Sequence[TableCounts]) -> list[TableCounts]:
     return [
-        Counts(
+        TableCounts(
             new.probes - old.probes,
             new.hits - old.hits,
             new.collisions - old.collisions,
@@ -151,7 +151,7 @@ def measure_costs(configuration: Configuration, stream: Stream, hashes: int) -> 
     )
 
 
-def price(configuration: Configuration, counts: Sequence[Counts]) -> float:
+def price(configuration: Configuration, counts: Sequence[TableCounts]) -> float:
     """Price probes, and evictions of queries."""
     prices = Prices()
     return sum(

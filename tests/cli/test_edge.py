@@ -25,11 +25,11 @@ from headrace.cli.agent_file import build_agent, read_agent_file
 from headrace.cli.commands.edge import Rate, line_of, short_size
 from headrace.cli.live import LINE_S, NewLines
 from headrace.edge.agent import Agent
-from headrace.edge.agent_progress import Mode, Progress
+from headrace.edge.agent_progress import AgentProgress, Mode
 from headrace.edge.socket_sources import Connections, Datagrams
 from headrace.model.errors import UsageError
 from headrace.wire.exchange import DirectoryExchange
-from headrace.wire.frames import Frame, Rows, from_bytes
+from headrace.wire.frames import Frame, RowCounts, from_bytes
 from headrace.wire.orders import Orders
 from tests.cli.command_line import TOKEN, CommandLine, write_token
 from tests.edge.agents import Running
@@ -100,7 +100,7 @@ def test_frames_that_can_not_be_sent_are_told(
     headrace: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as full:
-        full.setattr("headrace.wire.exchange.MOST_WAITING", 0)
+        full.setattr("headrace.wire.exchange.MAX_WAITING", 0)
         outcome = headrace("edge", written(folder, ship='patience = "2 s"'), "--once")
     assert outcome.status == 1
     assert "could not be sent, and wait in the spool" in outcome.err
@@ -174,7 +174,7 @@ def test_the_gap_of_a_socket_is_told(folder: Path) -> None:
         with Running(agent) as running:
             with socket.create_connection(address_of(agent)) as client:
                 client.sendall(b'{"Time": "2004-12-01T17:00:00Z", "Symbol": "A", "Price": 1.5, "Vol": 3}\nno row\n')
-            running.wait_for(lambda agent=agent: agent.progress().rows == Rows(read=2, bad=1))  # type: ignore[misc]
+            running.wait_for(lambda agent=agent: agent.progress().rows == RowCounts(read=2, bad=1))  # type: ignore[misc]
         assert told[start:] == ["bad input: not a JSON object, such as no row"]
     assert "the gap" in told[0]
     assert {frame.header.begins for frame in frames(folder)} == {None}
@@ -283,8 +283,8 @@ def test_a_url_is_taken_as_it_is(folder: Path) -> None:
 # What is shown
 
 
-PROGRESS = Progress(
-    rows=Rows(read=1_234, bad=2, future=3),
+PROGRESS = AgentProgress(
+    rows=RowCounts(read=1_234, bad=2, future=3),
     frames_sent=1,
     bytes_sent=5 << 20,
     frames_waiting=2,

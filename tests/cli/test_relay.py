@@ -20,7 +20,7 @@ from headrace.model.errors import UsageError
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frames import Frame, Header, from_bytes, to_bytes
 from headrace.wire.http_client import HttpExchange
-from headrace.wire.ledger import EdgeState, Verdict, decide, take_frame
+from headrace.wire.ledger import EdgeState, FrameVerdict, decide, take_frame
 from headrace.wire.orders import Orders
 from tests.cli.command_line import TOKEN, CommandLine, serve_stream, write_token
 from tests.edge.test_relay import ORDERS, OTHER_PLAN, ROWS, Edge, check_all_arrived, sent
@@ -57,7 +57,7 @@ def arrived(above: DirectoryExchange) -> list[Frame]:
     found = []
     for path in above.waiting():
         frame = from_bytes(path.read_bytes())
-        assert decide(ledger, frame.header).verdict is Verdict.TAKE
+        assert decide(ledger, frame.header).verdict is FrameVerdict.TAKE
         ledger = take_frame(ledger, frame.header, 1)
         found.append(frame)
     return found

@@ -32,7 +32,7 @@ from headrace.storage.disk import TEMPORARY
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frame_checks import check_partials, check_rows
 from headrace.wire.frames import Frame, from_bytes
-from headrace.wire.ledger import EdgeState, Verdict, decide, take_frame
+from headrace.wire.ledger import EdgeState, FrameVerdict, decide, take_frame
 from headrace.wire.orders import Orders
 from tests.engine.files import CATALOG, SCHEMA, batches
 
@@ -135,7 +135,7 @@ def received(root: Path) -> list[Frame]:
         data = path.read_bytes()
         frame = from_bytes(data)
         verdict, reason = decide(ledger, frame.header)
-        assert verdict is Verdict.TAKE, f"{path.name}: {reason}"
+        assert verdict is FrameVerdict.TAKE, f"{path.name}: {reason}"
         ledger = take_frame(ledger, frame.header, len(data))
         found.append(frame)
     return found

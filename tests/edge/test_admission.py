@@ -12,7 +12,7 @@ from headrace.edge.admission import Judge
 from headrace.edge.intake import Intake, Refused
 from headrace.model.schema import Stream
 from headrace.sql import parse_script
-from headrace.wire.frames import Rows
+from headrace.wire.frames import RowCounts
 
 SECOND_US = 1_000_000
 
@@ -47,10 +47,10 @@ def test_rows_without_a_time_or_of_the_future_are_counted_and_left_out() -> None
     found = judge.admit(rows_at(99, None, 105, 106, 2_000, bad=3))
     assert [time.timestamp() for time in found["t"].to_pylist()] == [99, 105]
     judged = judge.cut()
-    assert judged.rows == Rows(read=8, future=2, dropped=1, bad=3)
+    assert judged.rows == RowCounts(read=8, future=2, dropped=1, bad=3)
     assert (judged.lowest_us, judged.highest_us) == (99 * SECOND_US, 105 * SECOND_US)
     assert judge.watermark_us == 103 * SECOND_US
-    assert judge.cut().rows == Rows()
+    assert judge.cut().rows == RowCounts()
 
 
 def test_without_a_clock_there_is_no_future() -> None:
@@ -68,17 +68,17 @@ def test_late_rows_are_counted_and_go_on() -> None:
     judge = Judge(stream_of(), {}, None, None)
     judge.admit(rows_at(100))
     judge.admit(rows_at(1))
-    assert judge.cut().rows == Rows(read=2)
+    assert judge.cut().rows == RowCounts(read=2)
     assert judge.watermark_us == 98 * SECOND_US
     assert judge.admit(rows_at(1, None, 97, 98)).num_rows == 3
-    assert judge.cut().rows == Rows(read=4, late=2, dropped=1)
+    assert judge.cut().rows == RowCounts(read=4, late=2, dropped=1)
     assert judge.watermark_us == 98 * SECOND_US
 
 
 def test_late_rows_are_counted_after_a_start() -> None:
     judge = Judge(stream_of(), {"": 100 * SECOND_US}, 98 * SECOND_US, None)
     judge.admit(rows_at(97, 120))
-    assert judge.cut().rows == Rows(read=2, late=1)
+    assert judge.cut().rows == RowCounts(read=2, late=1)
 
 
 def test_an_idle_partition_does_not_hold_the_watermark_back() -> None:

@@ -18,7 +18,7 @@ from headrace.storage.disk import DamagedError
 from headrace.wire.frames import Header, read_header
 from headrace.wire.http_client import HttpExchange
 from headrace.wire.http_server import Inlet, serve
-from headrace.wire.ledger import EdgeState, Verdict, decide, take_frame
+from headrace.wire.ledger import EdgeState, FrameVerdict, decide, take_frame
 from headrace.wire.orders import Orders
 from tests.edge.agents import (
     EDGE,
@@ -88,9 +88,9 @@ def test_an_empty_state_in_its_place_is_held_back_above(tmp_path: Path) -> None:
         path.unlink()
     make_agent(tmp_path, pace=EACH).run()
     headers = [read_header(path.read_bytes()) for path in upper(tmp_path).waiting()]
-    assert {decide(ledger, header).verdict for header in headers} == {Verdict.WAIT}
+    assert {decide(ledger, header).verdict for header in headers} == {FrameVerdict.WAIT}
     renamed = msgspec.structs.replace(headers[0], edge="north-2")
-    assert decide(ledger, renamed).verdict is Verdict.TAKE
+    assert decide(ledger, renamed).verdict is FrameVerdict.TAKE
 
 
 class Counting(HttpExchange):

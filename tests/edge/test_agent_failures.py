@@ -126,8 +126,8 @@ def test_an_agent_goes_on_when_orders_without_the_query_come(tmp_path: Path) -> 
 
 def test_rows_of_a_channel_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They can't be read again: what came is kept until it is in a frame."""
-    monkeypatch.setattr(level_one, "MOST_ROWS", 5)
-    monkeypatch.setattr(level_one, "LEAST_ROWS", 5)
+    monkeypatch.setattr(level_one, "MAX_ROWS", 5)
+    monkeypatch.setattr(level_one, "MIN_ROWS", 5)
     orders = orders_for(EVERY)
     upper(tmp_path).publish(orders)
     reading, writing = os.pipe()

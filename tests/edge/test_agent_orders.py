@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.edge.agent_progress import Mode
-from headrace.edge.orders_poll import Following
+from headrace.edge.orders_poll import OrdersPoll
 from headrace.edge.work import check_functions, ordered_columns, work_for
 from headrace.model.errors import UsageError
 from headrace.model.query import Query
@@ -35,8 +35,8 @@ def kept_table(exchange: DirectoryExchange) -> str:
 
 
 @contextmanager
-def following(root: Path) -> Iterator[Following]:
-    found = Following(upper(root), root / "kept", "r", 0.01)
+def following(root: Path) -> Iterator[OrdersPoll]:
+    found = OrdersPoll(upper(root), root / "kept", "r", 0.01)
     try:
         found.has_polled.wait()
         yield found

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from headrace.edge.edge_state import SourceMark
 from headrace.edge.file_source import FileSource, RowSource
 from headrace.edge.intake import Refused
-from headrace.edge.socket_rows import BLOCK_BYTES, MOST_LINE_BYTES, MOST_MESSAGE_BYTES, batches_in, lines_in
+from headrace.edge.socket_rows import BLOCK_BYTES, MAX_LINE_BYTES, MAX_MESSAGE_BYTES, batches_in, lines_in
 from headrace.edge.socket_sources import (
     ITEM_BYTES,
-    MOST_WAITING_BYTES,
+    MAX_WAITING_BYTES,
     ChannelSource,
     Connections,
     Datagrams,
@@ -263,11 +263,11 @@ def test_drops_are_found_in_the_table_of_the_system(tmp_path: Path) -> None:
 
 def test_a_queue_is_bounded_by_bytes() -> None:
     """Large items as well as many small ones; an item that waits for room comes when some were taken."""
-    for size in (100, MOST_WAITING_BYTES // 3):
+    for size in (100, MAX_WAITING_BYTES // 3):
         waiting = Waiting()
-        while waiting.bytes < MOST_WAITING_BYTES:
+        while waiting.bytes < MAX_WAITING_BYTES:
             waiting.put(b"x" * size)
-        assert waiting.bytes <= MOST_WAITING_BYTES + size + ITEM_BYTES
+        assert waiting.bytes <= MAX_WAITING_BYTES + size + ITEM_BYTES
         last = threading.Thread(target=waiting.put, args=(b"last",))
         last.start()
         found: list[Any] = []
@@ -303,7 +303,7 @@ def test_lines_come_whole_however_they_are_cut(lines: list[bytes], source: rando
 
 
 def test_a_line_too_long_is_passed_over() -> None:
-    data = b"first\n" + b"x" * (MOST_LINE_BYTES + 3 * BLOCK_BYTES) + b"\nlast\n"
+    data = b"first\n" + b"x" * (MAX_LINE_BYTES + 3 * BLOCK_BYTES) + b"\nlast\n"
     found = list(lines_in(reader_of(data, iter(lambda: BLOCK_BYTES, 0))))
     assert b"".join(item for item in found if isinstance(item, bytes)) == b"first\nlast\n"
     assert [type(item) for item in found if not isinstance(item, bytes)] == [Refused]
@@ -323,7 +323,7 @@ def test_a_damaged_arrow_stream_ends_and_is_bad(data: st.DataObject) -> None:
 
 
 def test_a_message_too_long_is_not_waited_for() -> None:
-    length = (MOST_MESSAGE_BYTES + 8).to_bytes(4, "little")
+    length = (MAX_MESSAGE_BYTES + 8).to_bytes(4, "little")
     (found,) = batches_in(reader_of(b"\xff\xff\xff\xff" + length + b"x" * 100, iter(lambda: 1 << 20, 0)))
     assert isinstance(found, Refused)
     assert "bytes of metadata" in found.reason

@@ -233,7 +233,7 @@ def test_a_name_that_is_no_text_does_not_end_an_agent(tmp_path: Path) -> None:
 
 
 def test_connections_beyond_the_limit_are_refused_until_others_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(channels, "MAX_CONNECTIONS", 3)
     source = Connections(STREAM, "json", LOCAL)
     clients = [socket.create_connection(source.address, PATIENCE_S) for _ in range(5)]
     assert [client.recv(1) for client in clients[3:]] == [b"", b""], "the newest are closed"

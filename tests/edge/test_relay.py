@@ -33,8 +33,8 @@ from headrace.model.errors import UsageError
 from headrace.sql import parse_query, parse_script
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frame_checks import check_partials, check_rows
-from headrace.wire.frames import Frame, FrameError, Header, Rows, from_bytes, to_bytes
-from headrace.wire.ledger import BEGINNING, EdgeState, Verdict, decide, take_frame
+from headrace.wire.frames import Frame, FrameError, Header, RowCounts, from_bytes, to_bytes
+from headrace.wire.ledger import BEGINNING, EdgeState, FrameVerdict, decide, take_frame
 from headrace.wire.orders import Orders
 from tests.kernel.sketches.mutations import check_survived, limit_memory, mutated, needs_limit
 from tests.wire.test_frames import arrow_bytes, with_tables
@@ -114,7 +114,7 @@ class Edge:
             watermark_us=max(times, default=None),
             lowest_us=min(times, default=None),
             highest_us=max(times, default=None),
-            rows=Rows(read=rows.num_rows, late=2, bad=1),
+            rows=RowCounts(read=rows.num_rows, late=2, bad=1),
             errors={"plain": 1},
         )
         if not rows.num_rows:
@@ -185,7 +185,7 @@ class Place:
         found = []
         for path in self.above.waiting():
             frame = from_bytes(path.read_bytes())
-            assert decide(ledger, frame.header).verdict is Verdict.TAKE
+            assert decide(ledger, frame.header).verdict is FrameVerdict.TAKE
             ledger = take_frame(ledger, frame.header, 1)
             found.append(frame)
         return found
@@ -264,7 +264,7 @@ def test_many_frames_become_one(place: Place) -> None:
     assert sum(len(table) for table in frame.tables) < sum(len(table) for each in below for table in each.tables)
     header = frame.header
     assert (header.edge, header.sequence, header.plan, header.begins) == ("west", 1, PLAN_ID, BEGINNING)
-    assert header.rows == Rows(read=90, late=12, bad=6)
+    assert header.rows == RowCounts(read=90, late=12, bad=6)
     assert header.errors == {"plain": 6}
     assert (header.lowest_us, header.highest_us) == tuple(ROWS["t"].cast(pa.int64()).to_numpy()[[0, -1]])
     assert {name: member.plan for name, member in header.members.items()} == dict.fromkeys(EDGES, PLAN_ID)
@@ -361,7 +361,7 @@ def test_rows_that_came_to_nothing_stay_under_their_plan(place: Place) -> None:
 
 
 def test_plans_of_orders_are_kept_and_old_ones_forgotten(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_plans, "MOST_PLANS", 1)
+    monkeypatch.setattr(relay_plans, "MAX_PLANS", 1)
     place.above.publish(Orders("Trades", OTHER_PLAN))
     assert PlanKeeping(place.above, place.plans).orders() == place.above.orders()
     other_id = Orders("Trades", OTHER_PLAN).plan_id
@@ -393,14 +393,14 @@ def test_rows_as_they_are_follow_one_another(place: Place) -> None:
 
 
 def test_a_cut_has_a_size(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relays, "MOST_TAKEN_BYTES", 1)
+    monkeypatch.setattr(relays, "MAX_TAKEN_BYTES", 1)
     place.put(*(frame for each in sent() for frame in each))
     assert place.relay.step() == 18
     check_all_arrived(place.arrived())
 
 
 def test_what_can_not_be_sent_is_not_taken(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relays, "MOST_SPOOLED_BYTES", 1)
+    monkeypatch.setattr(relays, "MAX_SPOOLED_BYTES", 1)
     edge, *_ = split(ROWS)
     place.put(edge.cut(10))
     assert place.relay.step() == 1
@@ -477,7 +477,7 @@ def test_a_watermark_that_moves_by_itself_is_told(place: Place) -> None:
     assert place.relay.step() == 1
     assert place.relay.step() == 0
     *_, last = place.arrived()
-    assert (last.header.watermark_us, last.tables, last.header.rows) == (25, (), Rows())
+    assert (last.header.watermark_us, last.tables, last.header.rows) == (25, (), RowCounts())
 
 
 def test_when_all_have_ended_the_latest_counts() -> None:

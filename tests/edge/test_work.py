@@ -17,8 +17,8 @@ from headrace.edge import work as forwarding
 from headrace.edge.work import pack_frame
 from headrace.model.errors import DataError
 from headrace.wire import exchange as exchanges
-from headrace.wire.frames import Frame, Header, Rows, from_bytes
-from headrace.wire.ledger import BEGINNING, EdgeState, Verdict, decide, take_frame
+from headrace.wire.frames import Frame, Header, RowCounts, from_bytes
+from headrace.wire.ledger import BEGINNING, EdgeState, FrameVerdict, decide, take_frame
 from headrace.wire.orders import Orders
 from tests.edge.agents import QUICK, in_any_order, make_agent, received, rows_in, upper
 from tests.engine.files import SCHEMA
@@ -54,7 +54,7 @@ def write_rows(root: Path, sizes: list[int]) -> pa.Table:
 def test_rows_that_are_packed_too_well_go_in_several_frames() -> None:
     """Whoever is above takes tables in proportion to the bytes that come."""
     rows = pa.concat_tables([wide_rows([2_000], is_plain=True)] * 20_000)
-    header = Header("north", 5, 8, "r", None, {"files": 1}, {"files": 2}, 70, 0, 0, Rows(read=rows.num_rows))
+    header = Header("north", 5, 8, "r", None, {"files": 1}, {"files": 2}, 70, 0, 0, RowCounts(read=rows.num_rows))
     frames = pack_frame(Frame(header, (rows,)), 60)
     assert len(frames) > 1
     assert sum(from_bytes(each.data).tables[0].num_rows for each in frames) == rows.num_rows
@@ -65,19 +65,19 @@ def test_rows_that_are_packed_too_well_go_in_several_frames() -> None:
 )
 def test_frames_fit_and_hold_all_rows_that_can(sizes: list[int], is_plain: bool) -> None:
     rows = wide_rows(sizes, is_plain=is_plain)
-    counts = Rows(read=len(sizes) + 3, dropped=2, bad=1)
+    counts = RowCounts(read=len(sizes) + 3, dropped=2, bad=1)
     header = Header("north", 5, 8, "r", None, {"files": 1}, {"files": 2}, 70, 0, 99, counts, ended=True)
-    with patch.object(forwarding, "MOST_SENT_BYTES", LIMIT):
+    with patch.object(forwarding, "MAX_SENT_BYTES", LIMIT):
         found = pack_frame(Frame(header, (rows,)), 60)
     frames = [from_bytes(each.data, LIMIT + 200) for each in found]
     assert [frame.header for frame in frames] == [each.header for each in found]
     kept = [number for number, size in enumerate(sizes) if is_plain or size < 9_000]
     assert rows_in(frames) == rows.take(pa.array(kept, pa.int64())).to_pylist()
-    total = Rows()
+    total = RowCounts()
     for frame in frames:
         total = total.plus(frame.header.rows)
         assert frame.header.rows.read >= sum(table.num_rows for table in frame.tables)
-    assert total == Rows(read=len(sizes) + 3, dropped=2, bad=1 + len(sizes) - len(kept))
+    assert total == RowCounts(read=len(sizes) + 3, dropped=2, bad=1 + len(sizes) - len(kept))
     headers = [frame.header for frame in frames]
     assert [each.sequence for each in headers] == list(range(8, 8 + len(headers)))
     assert [(each.watermark_us, each.ended) for each in headers] == [(60, False)] * (len(headers) - 1) + [(70, True)]
@@ -89,14 +89,14 @@ def test_frames_fit_and_hold_all_rows_that_can(sizes: list[int], is_plain: bool)
 
 
 def test_a_source_without_positions_has_none_inside() -> None:
-    with patch.object(forwarding, "MOST_SENT_BYTES", LIMIT):
+    with patch.object(forwarding, "MAX_SENT_BYTES", LIMIT):
         found = pack_frame(Frame(Header("north", 5, 1, "r", None), (wide_rows([3_000] * 6),)), None)
     assert len(found) > 1
     assert {(each.header.begins, each.header.position) for each in found} == {(None, None)}
 
 
 def test_partials_are_not_cut() -> None:
-    with patch.object(forwarding, "MOST_SENT_BYTES", LIMIT), pytest.raises(DataError, match="4,000 bytes of a frame"):
+    with patch.object(forwarding, "MAX_SENT_BYTES", LIMIT), pytest.raises(DataError, match="4,000 bytes of a frame"):
         pack_frame(Frame(Header("north", 5, 1, "r", "plan"), (wide_rows([9_000]),)), None)
 
 
@@ -104,10 +104,10 @@ def test_a_stop_between_frames_of_one_piece_counts_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first of them is taken above, then there is no room; the next start sends it once more, and the others."""
-    monkeypatch.setattr(forwarding, "MOST_SENT_BYTES", LIMIT)
+    monkeypatch.setattr(forwarding, "MAX_SENT_BYTES", LIMIT)
     rows = write_rows(tmp_path, [2_000] * 12)
     with monkeypatch.context() as full:
-        full.setattr(exchanges, "MOST_WAITING", 1)
+        full.setattr(exchanges, "MAX_WAITING", 1)
         agent = make_agent(tmp_path, pace=HASTY)
         agent.run()
     assert agent.progress().frames_sent == 1
@@ -121,17 +121,17 @@ def test_a_stop_between_frames_of_one_piece_counts_each_row_once(
     for path in upper(tmp_path).waiting():
         frame = from_bytes(path.read_bytes())
         verdicts.append(decide(ledger, frame.header).verdict)
-        if verdicts[-1] is Verdict.TAKE:
+        if verdicts[-1] is FrameVerdict.TAKE:
             ledger = take_frame(ledger, frame.header, 0)
             others.append(frame)
-    assert verdicts == [Verdict.DUPLICATE] + [Verdict.TAKE] * len(others)
+    assert verdicts == [FrameVerdict.DUPLICATE] + [FrameVerdict.TAKE] * len(others)
     assert len(others) > 3
     assert in_any_order(rows_in([*first, *others])) == in_any_order(rows.to_pylist())
     assert others[-1].header.incarnation > first[0].header.incarnation
 
 
 def test_another_start_waits_for_all_frames_of_a_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "MOST_SENT_BYTES", LIMIT)
+    monkeypatch.setattr(forwarding, "MAX_SENT_BYTES", LIMIT)
     write_rows(tmp_path, [2_000] * 12)
     make_agent(tmp_path).run()
     make_agent(tmp_path).run()
@@ -139,22 +139,22 @@ def test_another_start_waits_for_all_frames_of_a_piece(tmp_path: Path, monkeypat
     ledger: dict[str, EdgeState] = {}
     for frame in frames[:-2]:
         ledger = take_frame(ledger, frame.header, 0)
-        assert decide(ledger, second.header).verdict is Verdict.WAIT
+        assert decide(ledger, second.header).verdict is FrameVerdict.WAIT
 
 
 @pytest.mark.parametrize("sizes", [[10, 20_000, 10], [20_000]])
 def test_a_row_that_no_frame_can_hold_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
-    monkeypatch.setattr(forwarding, "MOST_SENT_BYTES", LIMIT)
+    monkeypatch.setattr(forwarding, "MAX_SENT_BYTES", LIMIT)
     rows = write_rows(tmp_path, sizes)
     told: list[str] = []
     agent = make_agent(tmp_path, report=told.append)
     agent.run()
-    assert agent.progress().rows == Rows(read=len(sizes), bad=1)
+    assert agent.progress().rows == RowCounts(read=len(sizes), bad=1)
     assert len(told) == 1
     assert "left out as bad: 1 of the rows" in told[0]
     again = make_agent(tmp_path, report=told.append)
     again.run()
-    assert again.progress().rows == Rows()
+    assert again.progress().rows == RowCounts()
     assert len(told) == 1
     frames = received(tmp_path)
     assert in_any_order(rows_in(frames)) == in_any_order([row for row in rows.to_pylist() if len(row["k"]) == 10])

@@ -22,7 +22,7 @@ from headrace.edge.agent import Agent
 from headrace.edge.agent_progress import Mode
 from headrace.edge.file_source import FileSource
 from headrace.edge.spool import Spool
-from headrace.edge.work import Work, work_for
+from headrace.edge.work import EdgeWork, work_for
 from headrace.engine.edge_inbox import Inbox, holding_back, plans_to_keep
 from headrace.engine.registry import ask
 from headrace.engine.step.context import StreamSetting
@@ -38,7 +38,7 @@ from headrace.storage.directory import prepare
 from headrace.storage.records import Commit, ResultFolder
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frames import Frame, Header, from_bytes, to_bytes
-from headrace.wire.frames import Rows as Counts
+from headrace.wire.frames import RowCounts as Counts
 from headrace.wire.ledger import EdgeState
 from headrace.wire.orders import Orders
 from tests.engine.files import CATALOG, SCHEMA
@@ -62,7 +62,7 @@ class Edge:
     position: int = 0
     read: int = 0
     highest_us: int | None = None
-    work: Work | None = None
+    work: EdgeWork | None = None
     plan: str | None = None
     frames: list[Frame] = field(default_factory=list)
 

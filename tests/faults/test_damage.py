@@ -26,7 +26,7 @@ from headrace.storage.directory import prepare
 from headrace.storage.records import ResultFolder
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frames import Frame, from_bytes
-from headrace.wire.ledger import EdgeState, Verdict, decide, take_frame
+from headrace.wire.ledger import EdgeState, FrameVerdict, decide, take_frame
 from headrace.wire.orders import Orders
 from tests.edge import agents
 from tests.edge.agents import EDGE, QUICK, barred, write_files
@@ -205,8 +205,8 @@ def take_frames(exchange: DirectoryExchange) -> tuple[list[Frame], bool]:
         data = path.read_bytes()
         frame = from_bytes(data)
         verdict, _ = decide(ledger, frame.header)
-        is_held_back |= verdict is Verdict.WAIT
-        if verdict is Verdict.TAKE:
+        is_held_back |= verdict is FrameVerdict.WAIT
+        if verdict is FrameVerdict.TAKE:
             ledger = take_frame(ledger, frame.header, len(data))
             found.append(frame)
     return found, is_held_back

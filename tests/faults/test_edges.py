@@ -33,7 +33,7 @@ from headrace.model.errors import DataError
 from headrace.storage import disk
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frames import Frame, Header, from_bytes, to_bytes
-from headrace.wire.ledger import EdgeState, Verdict, decide, take_frame
+from headrace.wire.ledger import EdgeState, FrameVerdict, decide, take_frame
 from headrace.wire.orders import Orders
 from tests.edge.agents import QUERIES, QUICK, STREAM, Running, answers, expected, orders_for, sent_rows, write_files
 from tests.engine.files import CATALOG, SCHEMA
@@ -205,7 +205,7 @@ class System:
             data = path.read_bytes()
             frame = from_bytes(data)
             verdict, reason = decide(ledger, frame.header)
-            assert verdict is Verdict.TAKE, f"{path.name}: {reason}"
+            assert verdict is FrameVerdict.TAKE, f"{path.name}: {reason}"
             ledger = take_frame(ledger, frame.header, len(data))
             found.append(frame)
         return found

@@ -16,10 +16,10 @@ from headrace.model.errors import UsageError
 from headrace.model.time import SECOND_US
 from headrace.wire import exchange as exchanges
 from headrace.wire import http_server as receiving
-from headrace.wire.exchange import DirectoryExchange, FullError
+from headrace.wire.exchange import DirectoryExchange, InboxFullError
 from headrace.wire.frames import Frame, Header, from_bytes, to_bytes
 from headrace.wire.http_client import FRAME_TYPE, HttpExchange
-from headrace.wire.http_limits import Limits, RequestParser
+from headrace.wire.http_limits import HttpLimits, RequestParser
 from headrace.wire.http_server import Inlet, Server, serve
 from headrace.wire.tokens import tokens_of
 
@@ -108,7 +108,7 @@ def test_many_that_say_nothing_shut_nobody_out(start: Start, attacker: Open) -> 
 
 
 def test_one_address_does_not_take_the_room_of_another(start: Start, attacker: Open) -> None:
-    server = start(limits=Limits(max_strangers=8, max_strangers_of_address=6))
+    server = start(limits=HttpLimits(max_strangers=8, max_strangers_of_address=6))
     other = attacker(server, ORDERS + KEYS["north"], source="127.0.0.2")
     for _ in range(20):
         attacker(server, b"GET")
@@ -118,19 +118,19 @@ def test_one_address_does_not_take_the_room_of_another(start: Start, attacker: O
 
 @pytest.mark.parametrize("begun", [b"", b"G", ORDERS, ORDERS + KEYS["north"]])
 def test_a_head_has_its_time(start: Start, attacker: Open, begun: bytes) -> None:
-    server = start(limits=Limits(head_s=0.2))
+    server = start(limits=HttpLimits(head_s=0.2))
     assert heard(attacker(server, begun)) == b""
 
 
 def test_the_second_head_has_its_time_too(start: Start, attacker: Open) -> None:
-    connection = attacker(start(limits=Limits(head_s=0.5)), ORDERS + KEYS["north"] + b"\r\n")
+    connection = attacker(start(limits=HttpLimits(head_s=0.5)), ORDERS + KEYS["north"] + b"\r\n")
     assert status(connection) == 204
     connection.sendall(b"GET /orders")
     assert heard(connection) == b""
 
 
 def test_more_bytes_do_not_prolong_a_head(start: Start, attacker: Open) -> None:
-    connection = attacker(start(limits=Limits(head_s=0.3)), ORDERS)
+    connection = attacker(start(limits=HttpLimits(head_s=0.3)), ORDERS)
     connection.settimeout(0.02)
     for _ in range(500):
         try:
@@ -146,7 +146,7 @@ def test_more_bytes_do_not_prolong_a_head(start: Start, attacker: Open) -> None:
 
 
 def test_connections_have_a_limit(start: Start, attacker: Open) -> None:
-    server = start(limits=Limits(max_connections=2, max_connections_of_edge=1))
+    server = start(limits=HttpLimits(max_connections=2, max_connections_of_edge=1))
     kept = {edge: attacker(server, ORDERS + KEYS[edge] + b"\r\n") for edge in TOKENS}
     assert [status(each) for each in kept.values()] == [204, 204]
     assert heard(attacker(server)) == b""
@@ -156,7 +156,7 @@ def test_connections_have_a_limit(start: Start, attacker: Open) -> None:
 
 
 def test_an_edge_has_its_share_of_connections(start: Start, attacker: Open) -> None:
-    server = start(limits=Limits(max_connections_of_edge=2))
+    server = start(limits=HttpLimits(max_connections_of_edge=2))
     south = attacker(server, ORDERS + KEYS["south"] + b"\r\n")
     assert status(south) == 204
     north = []
@@ -176,21 +176,21 @@ def test_a_body_without_a_token_is_not_waited_for(start: Start, attacker: Open) 
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
-@pytest.mark.parametrize("limits", [Limits(idle_s=0.2), Limits(request_s=0.2)])
-def test_a_body_has_its_time(start: Start, attacker: Open, limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [HttpLimits(idle_s=0.2), HttpLimits(request_s=0.2)])
+def test_a_body_has_its_time(start: Start, attacker: Open, limits: HttpLimits) -> None:
     connection = attacker(start(limits=limits), HEAD + KEYS["north"] + b"Content-Length: 100\r\n\r\nabc")
     assert b" 200 " not in heard(connection)
 
 
 def test_bodies_on_their_way_have_a_budget(start: Start, attacker: Open) -> None:
-    limits = Limits(max_body_bytes=4_000_000, max_body_bytes_of_edge=3_000_000)
+    limits = HttpLimits(max_body_bytes=4_000_000, max_body_bytes_of_edge=3_000_000)
     server = start(limits=limits)
     begun = HEAD + b"Content-Length: 1000000\r\n%s\r\nabc"
     held = [attacker(server, begun % KEYS["north"]) for _ in range(3)]
     refused = attacker(server, begun % KEYS["north"])
     assert status(refused) == 503
     put(server, "south")
-    with pytest.raises(FullError):
+    with pytest.raises(InboxFullError):
         put(server, "north")
     for each in held:
         each.close()
@@ -200,7 +200,7 @@ def test_bodies_on_their_way_have_a_budget(start: Start, attacker: Open) -> None
 def test_what_is_not_read_is_not_kept(start: Start, attacker: Open, inbox: DirectoryExchange) -> None:
     """Who asks for a large table and does not read it is dropped."""
     name = inbox.keep_table(bytes(32 << 20))
-    server = start(limits=Limits(request_s=0.5))
+    server = start(limits=HttpLimits(request_s=0.5))
     connection = attacker(server, b"GET /tables/Trades/%s HTTP/1.1\r\nHost: localhost\r\n" % name.encode())
     connection.sendall(KEYS["north"] + b"\r\n")
     assert status(connection) in (0, 200), "on a busy machine it is dropped before the first byte"
@@ -219,7 +219,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 def is_taken(server: Server, edge: str) -> bool:
     try:
         put(server, edge)
-    except FullError:
+    except InboxFullError:
         return False
     return True
 
@@ -227,11 +227,11 @@ def is_taken(server: Server, edge: str) -> bool:
 def test_frames_of_one_edge_do_not_take_the_room_of_another(
     start: Start, inbox: DirectoryExchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchanges, "MOST_WAITING", 40)
+    monkeypatch.setattr(exchanges, "MAX_WAITING", 40)
     server = start()
     for number in range(40):
         (inbox.root / Header("north", 1, number + 1, "Trades", None).file_name).write_bytes(b"")
-    with pytest.raises(FullError):
+    with pytest.raises(InboxFullError):
         put(server, "north", 41)
     put(server, "south")
 
@@ -363,7 +363,7 @@ def test_own_names_are_known(start: Start, attacker: Open, host: str) -> None:
 
 
 def test_wrong_tokens_are_slowed_down(start: Start, attacker: Open) -> None:
-    server = start(limits=Limits(max_wrong_tokens=5))
+    server = start(limits=HttpLimits(max_wrong_tokens=5))
     answers = [
         heard(
             attacker(server, ORDERS + b"Connection: close\r\nX-Forwarded-For: 10.0.0.%d\r\n" % number + key + b"\r\n")
@@ -376,7 +376,7 @@ def test_wrong_tokens_are_slowed_down(start: Start, attacker: Open) -> None:
 
 
 def test_an_edge_with_a_wrong_token_hears_the_same_for_ever(start: Start) -> None:
-    server = start(limits=Limits(max_wrong_tokens=1))
+    server = start(limits=HttpLimits(max_wrong_tokens=1))
     with closing(HttpExchange(f"http://{server.address}", "a-token-of-nobody", "Trades")) as exchange:
         for _ in range(3):
             with pytest.raises(UsageError, match="wants another token"):

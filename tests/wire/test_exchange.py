@@ -14,8 +14,8 @@ from headrace.model.errors import DataError
 from headrace.planner.codec import encode
 from headrace.storage.disk import TEMPORARY, write_aside
 from headrace.wire import exchange as exchanges
-from headrace.wire.exchange import ABANDONED_S, DirectoryExchange, FullError
-from headrace.wire.frames import MOST_LISTED, Frame, Header, StrangerError, read_header, to_bytes
+from headrace.wire.exchange import ABANDONED_S, DirectoryExchange, InboxFullError
+from headrace.wire.frames import MAX_LISTED, Frame, Header, StrangerError, read_header, to_bytes
 from headrace.wire.orders import Orders, from_text, to_text
 from tests.edge.test_relay import ORDERS, QUERIES
 
@@ -56,11 +56,11 @@ def test_what_was_left_half_written_long_ago_goes(tmp_path: Path) -> None:
 
 
 def test_a_full_directory_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchanges, "MOST_WAITING", 2)
+    monkeypatch.setattr(exchanges, "MAX_WAITING", 2)
     exchange = DirectoryExchange(tmp_path)
     sent(exchange, "north", 1, 1)
     sent(exchange, "north", 1, 2)
-    with pytest.raises(FullError, match="nobody has taken"):
+    with pytest.raises(InboxFullError, match="nobody has taken"):
         sent(exchange, "north", 1, 3)
     next(exchange.waiting()).unlink()
     sent(exchange, "north", 1, 3)
@@ -81,7 +81,7 @@ def test_who_is_not_listed_is_told_and_keeps_the_frame(tmp_path: Path) -> None:
 
 
 def test_a_message_lists_some_names() -> None:
-    names = [f"edge{number}" for number in range(MOST_LISTED)]
+    names = [f"edge{number}" for number in range(MAX_LISTED)]
     assert '"edge7"]' in StrangerError("stranger", names).message
     assert '"edge7", ...]' in StrangerError("stranger", [*names, "edge8"]).message
 

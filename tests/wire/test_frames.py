@@ -16,16 +16,16 @@ from headrace.wire import frames
 from headrace.wire.frames import (
     DIGEST_BYTES,
     HEAD,
+    MAX_DEPTH,
     MAX_RATIO,
+    MAX_TIME_US,
     MIN_PLAIN_BYTES,
-    MOST_DEPTH,
-    MOST_TIME_US,
     SIZE,
     Frame,
     FrameError,
     Header,
     Member,
-    Rows,
+    RowCounts,
     digest,
     from_bytes,
     read_header,
@@ -34,8 +34,8 @@ from headrace.wire.frames import (
 from tests.faults.mutations import mutated_json, survives
 from tests.kernel.sketches.mutations import check_survived, limit_memory, mutated, needs_limit
 
-COUNTS = st.integers(0, MOST_TIME_US - 1)
-TIMES = st.none() | st.integers(-MOST_TIME_US, MOST_TIME_US)
+COUNTS = st.integers(0, MAX_TIME_US - 1)
+TIMES = st.none() | st.integers(-MAX_TIME_US, MAX_TIME_US)
 NAMES = st.from_regex(frames.NAME, fullmatch=True)
 POSITIONS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -64,7 +64,7 @@ def headers(draw: st.DrawFn) -> Header:
         watermark_us=draw(TIMES),
         lowest_us=highest if is_turned else lowest,
         highest_us=lowest if is_turned else highest,
-        rows=Rows(*draw(st.tuples(*[COUNTS] * 5))),
+        rows=RowCounts(*draw(st.tuples(*[COUNTS] * 5))),
         errors=draw(st.dictionaries(st.text(), COUNTS, max_size=3)),
         ended=draw(st.booleans()),
         members=draw(st.dictionaries(NAMES, st.builds(Member, st.none() | NAMES, TIMES, TIMES), max_size=3)),
@@ -153,10 +153,10 @@ def nested(depth: int) -> Any:
 
 
 def test_values_of_json_lie_inside_one_another_up_to_a_depth() -> None:
-    assert from_bytes(changed(position=nested(MOST_DEPTH))).header.position == nested(MOST_DEPTH)
+    assert from_bytes(changed(position=nested(MAX_DEPTH))).header.position == nested(MAX_DEPTH)
     for key in ("position", "begins"):
         with pytest.raises(FrameError, match=key):
-            from_bytes(changed(**{key: nested(MOST_DEPTH + 1)}))
+            from_bytes(changed(**{key: nested(MAX_DEPTH + 1)}))
 
 
 @pytest.mark.parametrize("text", [b"[" * 500_000, b'{"a":' * 100_000, b"9" * 10_000, b"\xff\xfe", b"NaN", b"[]", b""])
@@ -174,7 +174,7 @@ def test_a_number_that_is_none_is_refused_on_both_sides() -> None:
 
 def test_a_header_that_nobody_would_read_is_not_written() -> None:
     with pytest.raises(FrameError, match="header"):
-        to_bytes(Frame(Header("north", 1, 1, "Trades", None, position="x" * frames.MOST_HEADER_BYTES)))
+        to_bytes(Frame(Header("north", 1, 1, "Trades", None, position="x" * frames.MAX_HEADER_BYTES)))
 
 
 # Tables that are none

@@ -19,7 +19,7 @@ from headrace.model.errors import DataError, UsageError
 from headrace.model.time import SECOND_US
 from headrace.wire import exchange as exchanges
 from headrace.wire import http_server as receiving
-from headrace.wire.exchange import DirectoryExchange, FullError
+from headrace.wire.exchange import DirectoryExchange, InboxFullError
 from headrace.wire.frames import Frame, Header, Member, to_bytes
 from headrace.wire.http_client import FRAME_TYPE, HttpExchange, UnreachableError
 from headrace.wire.http_server import Inlet, Server, serve
@@ -188,9 +188,9 @@ def test_a_clock_may_be_ahead_by_the_skew(started: Started) -> None:
 
 
 def test_a_full_inbox_says_so(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchanges, "MOST_WAITING", 0)
+    monkeypatch.setattr(exchanges, "MAX_WAITING", 0)
     server = started()
-    with closing(client(server)) as exchange, pytest.raises(FullError, match="no room"):
+    with closing(client(server)) as exchange, pytest.raises(InboxFullError, match="no room"):
         exchange.put(FRAME.header, to_bytes(FRAME))
     status, headers, _ = asked(server, "POST", "/frames/Trades", to_bytes(FRAME), Content_Type=FRAME_TYPE)
     assert (status, int(headers["Retry-After"])) == (503, receiving.RETRY_S)

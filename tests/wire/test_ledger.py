@@ -9,13 +9,13 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.wire.frames import Header, Member, Rows
+from headrace.wire.frames import Header, Member, RowCounts
 from headrace.wire.ledger import (
     BEGINNING,
-    MOST_INCARNATIONS,
+    MAX_INCARNATIONS,
     EdgeState,
+    FrameVerdict,
     Ledger,
-    Verdict,
     decide,
     from_json,
     take_frame,
@@ -26,18 +26,20 @@ from headrace.wire.ledger import (
 def frame(
     incarnation: int, sequence: int, begins: object = None, position: object = None, edge: str = "north"
 ) -> Header:
-    return Header(edge, incarnation, sequence, "Trades", "plan", begins=begins, position=position, rows=Rows(read=1))
+    return Header(
+        edge, incarnation, sequence, "Trades", "plan", begins=begins, position=position, rows=RowCounts(read=1)
+    )
 
 
 def after(*headers: Header) -> Ledger:
     ledger: Ledger = {}
     for header in headers:
-        assert decide(ledger, header).verdict is Verdict.TAKE
+        assert decide(ledger, header).verdict is FrameVerdict.TAKE
         ledger = take_frame(ledger, header, 10)
     return ledger
 
 
-def verdict(ledger: Ledger, header: Header) -> Verdict:
+def verdict(ledger: Ledger, header: Header) -> FrameVerdict:
     return decide(ledger, header).verdict
 
 
@@ -46,52 +48,52 @@ FIRST, SECOND, THIRD = frame(5, 1, BEGINNING, {"row": 1}), frame(5, 2, {"row": 1
 
 def test_a_frame_is_taken_once() -> None:
     ledger = after(FIRST, SECOND)
-    assert verdict(ledger, FIRST) is verdict(ledger, SECOND) is Verdict.DUPLICATE
-    assert verdict(ledger, THIRD) is Verdict.TAKE
+    assert verdict(ledger, FIRST) is verdict(ledger, SECOND) is FrameVerdict.DUPLICATE
+    assert verdict(ledger, THIRD) is FrameVerdict.TAKE
 
 
 def test_a_frame_waits_for_the_one_before_it() -> None:
-    assert decide({}, SECOND) == (Verdict.WAIT, "frame 1 before it is missing")
-    assert decide(after(FIRST), THIRD) == (Verdict.WAIT, "frame 2 before it is missing")
+    assert decide({}, SECOND) == (FrameVerdict.WAIT, "frame 1 before it is missing")
+    assert decide(after(FIRST), THIRD) == (FrameVerdict.WAIT, "frame 2 before it is missing")
 
 
 def test_a_new_incarnation_begins_where_the_edge_was_left() -> None:
     ledger = after(FIRST, SECOND)
-    assert verdict(ledger, frame(6, 1, {"row": 2})) is Verdict.TAKE
+    assert verdict(ledger, frame(6, 1, {"row": 2})) is FrameVerdict.TAKE
     for begins in ({"row": 1}, {"row": 3}, BEGINNING):
-        assert verdict(ledger, frame(6, 1, begins)) is Verdict.WAIT
-    assert verdict({}, frame(6, 1, {"row": 2})) is Verdict.WAIT, "rows before it were never seen"
+        assert verdict(ledger, frame(6, 1, begins)) is FrameVerdict.WAIT
+    assert verdict({}, frame(6, 1, {"row": 2})) is FrameVerdict.WAIT, "rows before it were never seen"
 
 
 def test_a_new_incarnation_waits_for_the_last_frame_of_the_old_one() -> None:
     reborn = frame(6, 1, {"row": 2})
-    assert verdict(after(FIRST), reborn) is Verdict.WAIT
-    assert verdict(after(FIRST, SECOND), reborn) is Verdict.TAKE
+    assert verdict(after(FIRST), reborn) is FrameVerdict.WAIT
+    assert verdict(after(FIRST, SECOND), reborn) is FrameVerdict.TAKE
 
 
 def test_an_older_incarnation_has_nothing_more_to_say() -> None:
     """Two agents of one name would read the same rows."""
     ledger = after(FIRST, frame(6, 1, {"row": 1}, {"row": 1}))
-    assert decide(ledger, SECOND) == (Verdict.WAIT, "a later start of the edge has gone on")
-    assert verdict(ledger, frame(4, 1, {"row": 1})) is Verdict.WAIT
+    assert decide(ledger, SECOND) == (FrameVerdict.WAIT, "a later start of the edge has gone on")
+    assert verdict(ledger, frame(4, 1, {"row": 1})) is FrameVerdict.WAIT
 
 
 def test_who_cannot_tell_a_position_is_believed() -> None:
     ledger = after(frame(5, 1), frame(6, 1), frame(5, 2), frame(7, 1))
-    assert ledger["north"].rows == Rows(read=4)
-    assert verdict(ledger, frame(5, 2)) is Verdict.DUPLICATE
-    assert verdict(ledger, frame(5, 3)) is Verdict.TAKE
+    assert ledger["north"].rows == RowCounts(read=4)
+    assert verdict(ledger, frame(5, 2)) is FrameVerdict.DUPLICATE
+    assert verdict(ledger, frame(5, 3)) is FrameVerdict.TAKE
 
 
 def test_incarnations_long_gone_are_refused() -> None:
-    ledger = after(*(frame(number, 1) for number in range(1, MOST_INCARNATIONS + 2)))
+    ledger = after(*(frame(number, 1) for number in range(1, MAX_INCARNATIONS + 2)))
     assert min(ledger["north"].sequences) == 2
-    assert decide(ledger, frame(1, 1)) == (Verdict.DUPLICATE, "of an incarnation long gone")
-    assert decide(ledger, frame(1, 2)).verdict is Verdict.DUPLICATE
+    assert decide(ledger, frame(1, 1)) == (FrameVerdict.DUPLICATE, "of an incarnation long gone")
+    assert decide(ledger, frame(1, 2)).verdict is FrameVerdict.DUPLICATE
 
 
 def test_edges_do_not_know_each_other() -> None:
-    assert verdict(after(FIRST), frame(5, 1, BEGINNING, edge="south")) is Verdict.TAKE
+    assert verdict(after(FIRST), frame(5, 1, BEGINNING, edge="south")) is FrameVerdict.TAKE
 
 
 def test_what_is_known_of_an_edge_is_that_of_its_newest_incarnation() -> None:
@@ -121,15 +123,15 @@ def test_whatever_comes_twice_or_in_another_order_is_taken_once(extra: Sequence[
     while is_moving:
         is_moving = False
         for header in waiting:
-            if verdict(ledger, header) is Verdict.TAKE:
+            if verdict(ledger, header) is FrameVerdict.TAKE:
                 ledger, is_moving = take_frame(ledger, header, 1), True
                 order.append(header)
-    assert all(verdict(ledger, header) is Verdict.DUPLICATE for header in every)
+    assert all(verdict(ledger, header) is FrameVerdict.DUPLICATE for header in every)
     for edge in ("north", "south"):
         assert [header for header in order if header.edge == edge] == [each for each in every if each.edge == edge]
     assert from_json(json.loads(json.dumps(to_json(ledger)))) == ledger
 
 
 def test_members_survive_json() -> None:
-    state = EdgeState({5: 2}, {"row": 1}, "plan", 1, 2, Rows(read=3), 4, 5, True, {"far": Member(None, 1, None)})
+    state = EdgeState({5: 2}, {"row": 1}, "plan", 1, 2, RowCounts(read=3), 4, 5, True, {"far": Member(None, 1, None)})
     assert from_json(json.loads(json.dumps(to_json({"relay": state})))) == {"relay": state}

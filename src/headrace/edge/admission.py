@@ -19,14 +19,14 @@ from headrace.model.arrays import Integers
 from headrace.model.schema import Stream
 from headrace.model.time import earlier, later
 from headrace.storage.records import PartitionTime
-from headrace.wire.frames import Rows
+from headrace.wire.frames import RowCounts
 
 
 @dataclass(slots=True)
 class Judged:
     """What was counted since the last cut; partitions have their highest event times, as far as they moved."""
 
-    rows: Rows = field(default_factory=Rows)
+    rows: RowCounts = field(default_factory=RowCounts)
     lowest_us: int | None = None
     highest_us: int | None = None
     partitions: dict[str, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Judge:
         self.now_us = None if self.clock is None else self.clock()
         table, dropped = self.timely(rows.table), rows.table[self.stream.event_time].null_count
         self.judged.rows = self.judged.rows.plus(
-            Rows(
+            RowCounts(
                 read=rows.table.num_rows + rows.bad,
                 future=rows.table.num_rows - dropped - table.num_rows,
                 dropped=dropped,
@@ -93,9 +93,9 @@ class Judge:
     def watermark_us(self) -> int | None:
         """The lowest of the partitions that are not idle; it never goes back."""
         now_us = None if self.clock is None else self.clock()
-        active = [each.highest_us for each in self.partitions.values() if not is_idle(each, now_us, self.stream)]
+        active = [part for part in self.partitions.values() if not is_idle(part, now_us, self.stream)]
         if active:
-            self.held_us = later(self.held_us, min(active) - self.stream.lateness_us)
+            self.held_us = later(self.held_us, min(part.highest_us for part in active) - self.stream.lateness_us)
         return self.held_us
 
     def cut(self) -> Judged:

@@ -14,19 +14,19 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from headrace.edge.admission import Judge
-from headrace.edge.agent_progress import Mode, Pace, Progress
+from headrace.edge.agent_progress import AgentProgress, Mode, Pace
 from headrace.edge.edge_state import EdgeRecord, SourceMark, position_after
 from headrace.edge.file_source import Report, RowSource
 from headrace.edge.intake import Intake, Refused, add
-from headrace.edge.orders_poll import Asked, Following
+from headrace.edge.orders_poll import OrdersPoll, ReceivedOrders
 from headrace.edge.sender import Sender
 from headrace.edge.spool import Spool
 from headrace.edge.tables.level1 import Unfolded
 from headrace.edge.work import (
-    MOST_SENT_BYTES,
+    MAX_SENT_BYTES,
+    EdgeWork,
     Forwarding,
     Passed,
-    Work,
     ordered_columns,
     pack_frame,
     split_span,
@@ -39,7 +39,7 @@ from headrace.model.errors import DataError, ExpressionFailure, HeadraceError, U
 from headrace.model.schema import Catalog, Stream
 from headrace.model.time import format_timestamp
 from headrace.wire.exchange import Exchange
-from headrace.wire.frames import Header, Position, Rows
+from headrace.wire.frames import Header, Position, RowCounts
 
 TAKEN_S = 0.1
 """How long the source is waited for before the agent looks around."""
@@ -82,20 +82,20 @@ class Agent:
         self.incarnation = max(clock(), known.incarnation + 1)
         self.sequence = 0
         self.judge = Judge(stream, known.partitions, known.watermark_us, clock if mode is Mode.LIVE else None)
-        self.rows = Rows()
+        self.rows = RowCounts()
         self.refused: dict[str, Refused] = {}
-        self.work: Work | None = None
+        self.work: EdgeWork | None = None
         self.passed = Forwarding(pace.memory_bytes)
         self.reported: set[tuple[str, ...]] = set()
-        self.asked: Asked | None = None
-        self.seen: Asked | None = None
+        self.in_force: ReceivedOrders | None = None
+        self.seen: ReceivedOrders | None = None
         self.columns: frozenset[str] = frozenset()
         self.cut_s = time.monotonic()
         self.unplanned_rows = 0
         self.unplanned_s: float | None = None
         self.check_source()
         self.sender = Sender(spool, connect(), report=report)
-        self.following = Following(connect(), spool.folder / "orders", stream.name, pace.poll_s)
+        self.following = OrdersPoll(connect(), spool.folder / "orders", stream.name, pace.poll_s)
 
     def check_source(self) -> None:
         """Check that the state is of such a source; if that can't be read again, report what was missed."""
@@ -108,7 +108,7 @@ class Agent:
                 "state", problem, hint="another source is another edge: give it a name and a state of its own"
             )
         if not self.source.has_position:
-            since, now = (format_timestamp(each) for each in (known.clock_us, self.clock()))
+            since, now = (format_timestamp(time_us) for time_us in (known.clock_us, self.clock()))
             self.report(f"the gap: what came between {since} and {now} was not read, and can't be")
 
     # The loop
@@ -169,7 +169,7 @@ class Agent:
             return
         if self.work is not None:
             self.cut()
-        self.work, self.asked, self.columns = work, newest, columns
+        self.work, self.in_force, self.columns = work, newest, columns
         note_plan(newest.orders.plan_id or "")
         self.reported.clear()
 
@@ -193,7 +193,7 @@ class Agent:
 
     def awaits_plan(self) -> bool:
         """Whether rows enough have gone up as they are to make a plan from, and there was no time yet to make it."""
-        if self.asked is None or self.asked.orders.plan is not None or self.asked.orders.wants_rows:
+        if self.in_force is None or self.in_force.orders.plan is not None or self.in_force.orders.wants_rows:
             return False
         if self.unplanned_rows < FIRST_ROWS:
             return False
@@ -231,8 +231,8 @@ class Agent:
 
     def report_failure(self, problem: ExpressionFailure) -> None:
         """Once for each set of queries, until other orders come."""
-        assert self.asked is not None
-        names = queries_using(self.asked.orders.queries, problem.expression)
+        assert self.in_force is not None
+        names = queries_using(self.in_force.orders.queries, problem.expression)
         if names not in self.reported:
             self.reported.add(names)
             queries = f"{'query' if len(names) == 1 else 'queries'} {', '.join(names)}: " if names else ""
@@ -240,10 +240,10 @@ class Agent:
 
     def note_refused(self, rows: Intake) -> None:
         """Count input that is no row by its reason; each reason is reported once, with a sample."""
-        for each in rows.refused:
-            if add(self.refused, each) and not each.is_reported:
-                sample = f", such as {each.sample}" if each.sample else ""
-                self.report(f"bad input: {each.reason}{sample}")
+        for refused in rows.refused:
+            if add(self.refused, refused) and not refused.is_reported:
+                sample = f", such as {refused.sample}" if refused.sample else ""
+                self.report(f"bad input: {refused.reason}{sample}")
 
     @property
     def is_full(self) -> bool:
@@ -268,7 +268,7 @@ class Agent:
             incarnation=self.incarnation,
             sequence=self.sequence + 1,
             stream=self.stream.name,
-            plan=None if self.asked is None else self.asked.orders.plan_id,
+            plan=None if self.in_force is None else self.in_force.orders.plan_id,
             begins=known.position if self.source.has_position else None,
             position=self.position_after(mark),
             watermark_us=self.judge.watermark_us,
@@ -295,7 +295,7 @@ class Agent:
         bad = sum(frame.header.rows.bad for frame in frames)
         if bad > judged.rows.bad:
             count = bad - judged.rows.bad
-            self.report(f"left out as bad: {count:,} of the rows, each above the {MOST_SENT_BYTES:,} bytes of a frame")
+            self.report(f"left out as bad: {count:,} of the rows, each above the {MAX_SENT_BYTES:,} bytes of a frame")
         self.rows = self.rows.plus(replace(judged.rows, bad=bad))
         self.cut_s = time.monotonic()
 
@@ -303,7 +303,7 @@ class Agent:
         """Rows that go up beside the partials since the last cut."""
         tables = self.passed.cut()
         late = sum(self.judge.count_late(event_times_us(table, self.stream)) for table in tables)
-        return Passed(tables, Rows(read=sum(table.num_rows for table in tables), late=late))
+        return Passed(tables, RowCounts(read=sum(table.num_rows for table in tables), late=late))
 
     def position_after(self, mark: SourceMark) -> Position:
         known = self.spool.known
@@ -311,16 +311,16 @@ class Agent:
             return None
         return known.position if mark == SourceMark((), known.reading) else position_after(known.position, mark)
 
-    def progress(self) -> Progress:
-        asked = self.asked
-        return Progress(
+    def progress(self) -> AgentProgress:
+        in_force = self.in_force
+        return AgentProgress(
             rows=self.rows.plus(self.judge.judged.rows),
             frames_sent=self.sender.frames,
             bytes_sent=self.sender.bytes,
             frames_waiting=len(self.spool.waiting),
             bytes_waiting=self.spool.waiting_bytes,
-            has_orders=asked is not None,
-            plan=None if asked is None else asked.orders.plan_id,
+            has_orders=in_force is not None,
+            plan=None if in_force is None else in_force.orders.plan_id,
             watermark_us=self.judge.held_us,
             datagrams_dropped=self.source.datagrams_dropped,
             problem=self.sender.problem or self.following.problem,

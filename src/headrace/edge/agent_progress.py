@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.edge.intake import Refused
-from headrace.wire.frames import Rows
+from headrace.wire.frames import RowCounts
 
 
 class Mode(Enum):
@@ -31,12 +31,12 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class AgentProgress:
     """How far an agent is since its start. `problem` is why nothing goes up, or nothing comes down, `refused` why rows
     were bad.
     """
 
-    rows: Rows
+    rows: RowCounts
     frames_sent: int
     bytes_sent: int
     frames_waiting: int

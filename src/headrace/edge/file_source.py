@@ -162,8 +162,8 @@ class FileSource:
 
     def pieces_of(self, unit: Unit, columns: Collection[str]) -> Iterator[Intake]:
         """They are counted, so they must end at the same rows whatever the columns."""
-        found = map(intake_of, read(self.source, unit, self.stream, columns))
-        return whole_pieces(found, parquet.PIECE_ROWS) if self.source.format == "parquet" else found
+        pieces = map(intake_of, read(self.source, unit, self.stream, columns))
+        return whole_pieces(pieces, parquet.PIECE_ROWS) if self.source.format == "parquet" else pieces
 
     def finish(self, file: InputFile) -> None:
         self.seen |= looks([file])
@@ -176,7 +176,7 @@ def whole_pieces(pieces: Iterator[Intake], count: int) -> Iterator[Intake]:
     held: list[Intake] = []
     for piece in pieces:
         held.append(piece)
-        if sum(each.table.num_rows + each.bad for each in held) >= count:
+        if sum(piece.table.num_rows + piece.bad for piece in held) >= count:
             yield concat(held)
             held = []
     if held:

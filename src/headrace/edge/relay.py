@@ -29,21 +29,21 @@ from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frame_checks import check_partials, check_rows
 from headrace.wire.frame_intake import FrameIntake, WaitingFrame
 from headrace.wire.frames import (
+    MAX_BYTES,
     MIN_PLAIN_BYTES,
-    MOST_BYTES,
     Frame,
     Header,
     Member,
     Position,
-    Rows,
+    RowCounts,
     plain_bytes,
     to_bytes,
 )
-from headrace.wire.ledger import BEGINNING, Decision, EdgeState, Ledger, Verdict, decide, from_json, to_json
+from headrace.wire.ledger import BEGINNING, Decision, EdgeState, FrameVerdict, Ledger, decide, from_json, to_json
 
-MOST_TAKEN_BYTES = MOST_BYTES // 2
+MAX_TAKEN_BYTES = MAX_BYTES // 2
 """Of the frames that become one, unless one of them is larger."""
-MOST_SPOOLED_BYTES = 1 << 30
+MAX_SPOOLED_BYTES = 1 << 30
 """If more waits to be sent, no more is taken: the edges keep it."""
 
 
@@ -63,7 +63,7 @@ class FrameBatch:
     """Of their tables: however well those of a combined frame are packed, it is taken above."""
 
     def has_room(self, size: int) -> bool:
-        return not self.frames or self.size + size <= MOST_TAKEN_BYTES
+        return not self.frames or self.size + size <= MAX_TAKEN_BYTES
 
     @property
     def plans(self) -> list[str | None]:
@@ -115,7 +115,7 @@ class Relay:
     def step(self) -> int:
         """Combine all that is ready. Return how many frames were cut."""
         before = self.sequence
-        while self.spool.waiting_bytes < MOST_SPOOLED_BYTES:
+        while self.spool.waiting_bytes < MAX_SPOOLED_BYTES:
             batch = self.take()
             is_news = self.watermark_after(batch.ledger) != self.watermark_us
             if not batch.frames and not is_news:
@@ -144,8 +144,8 @@ class Relay:
         if header.rows.read or later(known_us, header.watermark_us) != known_us:
             self.heard_us[header.edge] = self.clock()
         decision = decide(ledger, header)
-        if decision.verdict is Verdict.TAKE and header.edge in batch.stopped:
-            return Decision(Verdict.WAIT, "the frame before it waits")
+        if decision.verdict is FrameVerdict.TAKE and header.edge in batch.stopped:
+            return Decision(FrameVerdict.WAIT, "the frame before it waits")
         return decision
 
     def accept(self, batch: FrameBatch, waiting: WaitingFrame) -> bool:
@@ -208,7 +208,7 @@ class Relay:
             watermark_us=self.watermark_us,
             lowest_us=reduce(earlier, (header.lowest_us for header in headers), None),
             highest_us=reduce(later, (header.highest_us for header in headers), None),
-            rows=reduce(Rows.plus, (header.rows for header in headers), Rows()),
+            rows=reduce(RowCounts.plus, (header.rows for header in headers), RowCounts()),
             errors=dict(errors),
             ended=all(batch.ledger.get(edge, EdgeState()).ended for edge in self.edges),
             members=members_of(batch.ledger),

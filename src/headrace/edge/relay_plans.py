@@ -16,7 +16,7 @@ from headrace.storage.disk import make_folder, write_file
 from headrace.wire.exchange import Exchange
 from headrace.wire.orders import Orders
 
-MOST_PLANS = 256
+MAX_PLANS = 256
 """An edge may be this many plans behind, and its frames can still be read."""
 
 
@@ -41,7 +41,7 @@ class Plans:
     def forget_old(self, needed: Collection[str | None]) -> None:
         """All but the newest, and those that are needed."""
         paths = sorted(self.folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-        for path in paths[:-MOST_PLANS]:
+        for path in paths[:-MAX_PLANS]:
             if path.stem not in needed:
                 path.unlink()
 

@@ -26,8 +26,8 @@ from headrace.model.errors import DataError
 from headrace.model.schema import Stream
 from headrace.wire.arrow_messages import LENGTH, ROWS, read_message
 
-MOST_LINE_BYTES = 1 << 20
-MOST_MESSAGE_BYTES = 16 << 20
+MAX_LINE_BYTES = 1 << 20
+MAX_MESSAGE_BYTES = 16 << 20
 """Of Arrow: a longer message ends its connection."""
 MAX_METADATA_BYTES = 1 << 17
 """Of a message of Arrow, its schema for one."""
@@ -87,10 +87,10 @@ class Messages:
         return head + metadata + self.read_bytes(checked_body_bytes(metadata))
 
     def read_bytes(self, count: int) -> bytes:
-        found = bytearray()
-        while len(found) < count and (piece := self.read_some(count - len(found))):
-            found += piece
-        return bytes(found)
+        data = bytearray()
+        while len(data) < count and (piece := self.read_some(count - len(data))):
+            data += piece
+        return bytes(data)
 
     def readable(self) -> bool:
         return True
@@ -102,8 +102,8 @@ class Messages:
 def checked_body_bytes(metadata: bytes) -> int:
     """The bytes that follow the metadata of a message; a ValueError if they could take any amount of memory."""
     message = read_message(metadata)
-    if message.body_bytes > MOST_MESSAGE_BYTES:
-        raise ValueError(f"a message of {message.body_bytes:,} bytes, {MOST_MESSAGE_BYTES:,} are allowed")
+    if message.body_bytes > MAX_MESSAGE_BYTES:
+        raise ValueError(f"a message of {message.body_bytes:,} bytes, {MAX_MESSAGE_BYTES:,} are allowed")
     if message.is_compressed:
         raise ValueError("compressed bodies are not read from a channel: write them without compression")
     if message.is_delta:
@@ -126,8 +126,8 @@ def lines_in(read: Read) -> Iterator[Item]:
             yield pending + whole + newline
             pending = b""
         pending += rest
-        if len(pending) > MOST_LINE_BYTES:
-            yield refused_bytes(f"a line of more than {MOST_LINE_BYTES >> 20} MB", pending)
+        if len(pending) > MAX_LINE_BYTES:
+            yield refused_bytes(f"a line of more than {MAX_LINE_BYTES >> 20} MB", pending)
             pending, is_passing = b"", True
     if pending:
         yield pending + b"\n"
@@ -179,15 +179,15 @@ def decoded_bytes(column: pa.Array) -> int:
 
 def rows_in(items: Iterable[Item], stream: Stream, columns: Collection[str]) -> Intake:
     """The rows of items in their order. Lines that follow each other are parsed together."""
-    found = [refused_only(stream, columns)]
+    pieces = [refused_only(stream, columns)]
     for kind, group in groupby(items, type):
         if kind is Refused:
-            found.append(refused_only(stream, columns, *group))
+            pieces.append(refused_only(stream, columns, *group))
         elif kind is bytes:
-            found += [json_rows(LineBlock.of(lines), stream, columns) for lines in joined_lines(group)]
+            pieces += [json_rows(LineBlock.of(lines), stream, columns) for lines in joined_lines(group)]
         else:
-            found += [arrow_rows(piece, stream, columns) for batch in group for piece in pieces_of(batch)]
-    return concat(found)
+            pieces += [arrow_rows(piece, stream, columns) for batch in group for piece in pieces_of(batch)]
+    return concat(pieces)
 
 
 def joined_lines(items: Iterable[bytes]) -> Iterator[bytes]:
@@ -207,11 +207,11 @@ def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def json_rows(lines: LineBlock, stream: Stream, columns: Collection[str]) -> Intake:
     declaration, layout = Declaration.of(stream), JsonFormat(stream.columns, 0)
-    asked = declaration.select_columns(columns)
+    wanted = declaration.select_columns(columns)
 
     def read() -> Iterator[InputRows]:
         for part, parsed in parse(lines, layout.fast, layout.slow):
-            yield typed_rows(part, parsed, declaration, asked, NOWHERE)
+            yield typed_rows(part, parsed, declaration, wanted, NOWHERE)
 
     return read_or_refuse(read, len(lines), stream, columns)
 
@@ -221,10 +221,9 @@ def arrow_rows(batch: pa.RecordBatch, stream: Stream, columns: Collection[str]) 
 
     def read() -> Iterator[InputRows]:
         check_schema(batch.schema, stream)
-        found = convert_table(pa.Table.from_batches([batch]), stream.columns, stream.zone)
-        yield InputRows(
-            found.table.select([each.name for each in Declaration.of(stream).select_columns(columns)]), found.rejected
-        )
+        converted = convert_table(pa.Table.from_batches([batch]), stream.columns, stream.zone)
+        wanted = [column.name for column in Declaration.of(stream).select_columns(columns)]
+        yield InputRows(converted.table.select(wanted), converted.rejected)
 
     return read_or_refuse(read, batch.num_rows, stream, columns)
 
@@ -234,9 +233,9 @@ def read_or_refuse(
 ) -> Intake:
     """Return `count` rows as they are read, or refuse all of them: nothing that a peer sends ends its reader."""
     try:
-        found = [intake_of(rows) for rows in read()]
+        pieces = [intake_of(rows) for rows in read()]
     except DataError as problem:
         return refused_only(stream, columns, Refused(problem.message, count))
     except Exception as problem:  # noqa: BLE001 - the parsers are others', and so are the bytes
         return refused_only(stream, columns, Refused(f"{type(problem).__name__}: {problem}", count))
-    return concat([refused_only(stream, columns), *found])
+    return concat([refused_only(stream, columns), *pieces])

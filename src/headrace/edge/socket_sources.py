@@ -22,12 +22,12 @@ from headrace.edge.socket_rows import Item, Read, batches_in, lines_in, refused_
 from headrace.model.errors import DataError, UsageError
 from headrace.model.schema import Stream
 
-MOST_WAITING_BYTES = 16 << 20
+MAX_WAITING_BYTES = 16 << 20
 """In the queue, and an item more: that is 256 KB of lines, or a message of Arrow."""
-MOST_TAKEN_BYTES = 4 << 20
+MAX_TAKEN_BYTES = 4 << 20
 ITEM_BYTES = 256
 """What an item takes beside its bytes."""
-MOST_CONNECTIONS = 256
+MAX_CONNECTIONS = 256
 IDLE_S = 300.0
 """A connection that brings nothing for so long is closed, if nothing else is asked for."""
 RECEIVE_BYTES = 8 << 20
@@ -48,23 +48,23 @@ class Waiting:
 
     def put(self, item: Item) -> None:
         with self.changed:
-            self.changed.wait_for(lambda: self.bytes < MOST_WAITING_BYTES)
+            self.changed.wait_for(lambda: self.bytes < MAX_WAITING_BYTES)
             self.items.append(item)
             self.bytes += size_of(item)
             self.changed.notify_all()
 
     def take(self, timeout_s: float) -> list[Item]:
         """Some items in their order, none if none came in time."""
-        found: list[Item] = []
+        items: list[Item] = []
         taken = 0
         with self.changed:
             self.changed.wait_for(lambda: self.items, timeout_s)
-            while self.items and taken < MOST_TAKEN_BYTES:
-                found.append(self.items.popleft())
-                taken += size_of(found[-1])
+            while self.items and taken < MAX_TAKEN_BYTES:
+                items.append(self.items.popleft())
+                taken += size_of(items[-1])
             self.bytes -= taken
             self.changed.notify_all()
-        return found
+        return items
 
 
 def size_of(item: Item) -> int:
@@ -99,9 +99,9 @@ class ChannelSource:
     def take(self, columns: Collection[str], timeout_s: float) -> Intake | None:
         if self.broken is not None:
             raise DataError("source", f"nothing can be received any more: {self.broken.strerror}")
-        found = self.waiting.take(timeout_s)
-        self.last = found or self.last
-        return rows_in(found, self.stream, columns) if found else None
+        items = self.waiting.take(timeout_s)
+        self.last = items or self.last
+        return rows_in(items, self.stream, columns) if items else None
 
     def take_again(self, columns: Collection[str]) -> Intake:
         return rows_in(self.last, self.stream, columns)
@@ -186,8 +186,8 @@ class Once:
         self.data = data
 
     def __call__(self, count: int) -> bytes:
-        found, self.data = self.data[:count], self.data[count:]
-        return found
+        data, self.data = self.data[:count], self.data[count:]
+        return data
 
 
 def dropped_datagrams(inode: int, tables: tuple[str, ...] = ("/proc/net/udp", "/proc/net/udp6")) -> int:
@@ -228,9 +228,9 @@ class Connections(ChannelSource):
     def admit(self, connection: socket.socket) -> None:
         """Serve it, or close it if there are too many: there is room again when another one ends."""
         others = sum(thread.is_alive() for thread in self.threads) - 1
-        if others >= MOST_CONNECTIONS:
+        if others >= MAX_CONNECTIONS:
             connection.close()
-            self.waiting.put(Refused(f"one connection more than {MOST_CONNECTIONS}"))
+            self.waiting.put(Refused(f"one connection more than {MAX_CONNECTIONS}"))
             return
         try:
             self.start(self.serve, connection)
@@ -261,15 +261,15 @@ def bind_socket(address: tuple[str, int], kind: socket.SocketKind) -> socket.soc
     host, port = address
     try:
         family, *_, place = socket.getaddrinfo(host, port, type=kind)[0]
-        found = socket.socket(family, kind)
+        listener = socket.socket(family, kind)
         try:
             if kind is socket.SOCK_STREAM:
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(place)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
         except BaseException:
-            found.close()
+            listener.close()
             raise
     except OSError as problem:
         raise UsageError("address", f"can't listen on {host}:{port}: {problem.strerror}") from None
-    found.settimeout(WAKE_S)
-    return found
+    listener.settimeout(WAKE_S)
+    return listener

@@ -20,13 +20,13 @@ from headrace.model.schema import Catalog, Stream
 from headrace.model.types import Value
 from headrace.planner.plan import Plan
 from headrace.wire.frames import (
-    MOST_BYTES,
-    MOST_EXPANSION,
-    MOST_HEADER_BYTES,
+    MAX_BYTES,
+    MAX_EXPANSION,
+    MAX_HEADER_BYTES,
     Frame,
     Header,
     Position,
-    Rows,
+    RowCounts,
     max_plain_bytes,
     plain_bytes,
     to_bytes,
@@ -34,7 +34,7 @@ from headrace.wire.frames import (
 from headrace.wire.orders import SAME_VERSION, Orders, refusing
 
 BUILT_IN = frozenset((*FUNCTIONS, *FORGIVING, *LENIENT, *STRICT, "cast", "window_start", "window_end"))
-MOST_SENT_BYTES = MOST_BYTES - MOST_HEADER_BYTES
+MAX_SENT_BYTES = MAX_BYTES - MAX_HEADER_BYTES
 """Of a frame: a relay may have to put a longer header before the same rows."""
 
 TRIAL_VALUES: Mapping[str, Value] = {
@@ -49,7 +49,7 @@ TRIAL_VALUES: Mapping[str, Value] = {
 """By names of types; of others only NULL is tried."""
 
 
-class Work(Protocol):
+class EdgeWork(Protocol):
     """Takes rows and gives tables for a frame. `errors` are those of each query since the last cut."""
 
     @property
@@ -86,7 +86,7 @@ class Forwarding:
         return (pa.concat_tables(rows),) if rows else ()
 
 
-def work_for(orders: Orders, catalog: Catalog, tables: Mapping[str, pa.Table], memory_bytes: int) -> Work:
+def work_for(orders: Orders, catalog: Catalog, tables: Mapping[str, pa.Table], memory_bytes: int) -> EdgeWork:
     """Return what does the work of the orders; raise a HeadraceError if they can't be followed."""
     if orders.plan is None:
         return Forwarding(memory_bytes)
@@ -105,13 +105,13 @@ def trial_rows(stream: Stream, columns: Collection[str]) -> pa.Table:
     """A row with some value in each column, and one with nothing but a time. A plan that can't take them would break
     at the first rows of the source, and nobody could read those again.
     """
-    found = {}
+    values = {}
     for column in stream.columns:
         if column.name in columns:
             value = TRIAL_VALUES.get(column.type.name)
             second = value if column.name == stream.event_time else None
-            found[column.name] = pa.array([value, second], arrow_type(column.type))
-    return pa.table(found)
+            values[column.name] = pa.array([value, second], arrow_type(column.type))
+    return pa.table(values)
 
 
 def check_functions(orders: Orders, catalog: Catalog) -> None:
@@ -132,9 +132,9 @@ def check_plan(plan: Plan, stream: Stream) -> None:
         raise DataError("orders", "the plan has a node without slices", hint=SAME_VERSION)
     trees: list[Expression | None] = []
     for node in nodes:
-        trees += [*node.groups, *(each.expression for each in node.dimensions), *(each.tree for each in node.keep)]
-        trees += [each for partial in node.partials for each in (*partial.arguments, partial.filter)]
-    for column in (each for tree in trees if tree is not None for each in columns_in(tree)):
+        trees += [*node.groups, *(part.expression for part in node.dimensions), *(part.tree for part in node.keep)]
+        trees += [tree for partial in node.partials for tree in (*partial.arguments, partial.filter)]
+    for column in (column for tree in trees if tree is not None for column in columns_in(tree)):
         if column.relation == stream.name and declared.get(column.name) != column.type:
             problem = f"the plan reads {stream.name}.{column.name} as {column.type}, which is not what is declared here"
             raise UsageError("schema", problem, hint="'schema' names the SQL file that the job has too")
@@ -159,7 +159,7 @@ class Passed(NamedTuple):
     """Rows as they are beside partials: a table, or none, and how many they are."""
 
     tables: tuple[pa.Table, ...] = ()
-    rows: Rows = Rows()
+    rows: RowCounts = RowCounts()
 
 
 def pack_frame(frame: Frame, watermark_us: int | None) -> list[Packed]:
@@ -168,7 +168,7 @@ def pack_frame(frame: Frame, watermark_us: int | None) -> list[Packed]:
     if (data := fitting_bytes(frame)) is not None:
         return [Packed(header, data)]
     if header.plan is not None:
-        problem = f"the partials of {header.rows.read:,} rows take more than the {MOST_SENT_BYTES:,} bytes of a frame"
+        problem = f"the partials of {header.rows.read:,} rows take more than the {MAX_SENT_BYTES:,} bytes of a frame"
         raise DataError("frame-size", problem, hint="give level 1 less memory: then frames are cut sooner")
     (rows,) = frame.tables
     pieces = list(halve_rows(rows, lambda piece: fitting_bytes(Frame(header, (piece,))) is not None)) or [
@@ -176,8 +176,8 @@ def pack_frame(frame: Frame, watermark_us: int | None) -> list[Packed]:
     ]
     headers = headers_of(header, [piece.num_rows for piece in pieces], rows.num_rows, watermark_us)
     return [
-        Packed(each, to_bytes(Frame(each, (piece,) if piece.num_rows else ())))
-        for each, piece in zip(headers, pieces, strict=True)
+        Packed(part, to_bytes(Frame(part, (piece,) if piece.num_rows else ())))
+        for part, piece in zip(headers, pieces, strict=True)
     ]
 
 
@@ -195,10 +195,10 @@ def split_span(header: Header, tables: tuple[pa.Table, ...], passed: Passed, wat
 
 def fitting_bytes(frame: Frame) -> bytes | None:
     """Return the bytes of a frame, None if they are more than the upper side takes, packed or unpacked."""
-    if sum(table.nbytes for table in frame.tables) > MOST_EXPANSION * MOST_SENT_BYTES:
+    if sum(table.nbytes for table in frame.tables) > MAX_EXPANSION * MAX_SENT_BYTES:
         return None
     data = to_bytes(frame)
-    fits = len(data) <= MOST_SENT_BYTES and plain_bytes(data) <= max_plain_bytes(len(data), MOST_SENT_BYTES)
+    fits = len(data) <= MAX_SENT_BYTES and plain_bytes(data) <= max_plain_bytes(len(data), MAX_SENT_BYTES)
     return data if fits else None
 
 
@@ -212,8 +212,8 @@ def halve_rows(rows: pa.Table, fits: Callable[[pa.Table], bool]) -> Iterator[pa.
         yield from halve_rows(rows.slice(middle), fits)
 
 
-def headers_of(header: Header, counts: Sequence[int], given: int, watermark_us: int | None) -> Iterator[Header]:
-    """Yield the headers of frames with `counts` rows, of the `given` rows. All but the last keep the watermark from
+def headers_of(header: Header, counts: Sequence[int], row_count: int, watermark_us: int | None) -> Iterator[Header]:
+    """Yield the headers of frames with `counts` rows, of `row_count` rows. All but the last keep the watermark from
     before, since rows follow. Rows that were left out are bad.
     """
     before, begins = 0, header.begins
@@ -225,12 +225,12 @@ def headers_of(header: Header, counts: Sequence[int], given: int, watermark_us: 
             begins=begins,
             position=position,
             watermark_us=watermark_us,
-            rows=Rows(read=count),
+            rows=RowCounts(read=count),
             errors={},
             ended=False,
         )
         before, begins = before + count, position
-    rest = replace(header.rows, read=header.rows.read - before, bad=header.rows.bad + given - sum(counts))
+    rest = replace(header.rows, read=header.rows.read - before, bad=header.rows.bad + row_count - sum(counts))
     yield replace(header, sequence=header.sequence + len(counts) - 1, begins=begins, rows=rest)
 
 

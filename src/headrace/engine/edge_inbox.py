@@ -26,7 +26,7 @@ from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frame_checks import check_partials, check_rows
 from headrace.wire.frame_intake import FrameIntake, WaitingFrame
 from headrace.wire.frames import Frame, Header, Member
-from headrace.wire.ledger import Decision, EdgeState, Ledger, Verdict, decide, from_json
+from headrace.wire.ledger import Decision, EdgeState, FrameVerdict, Ledger, decide, from_json
 from headrace.wire.orders import Orders
 
 PUSHES = ("partials", "rows")
@@ -35,7 +35,7 @@ FOLDER = "frames"
 """In the state: frames of the steps that have not been committed."""
 SAMPLE = "sample.arrow"
 SAMPLE_ROWS = 50_000
-MOST_PLANS = 1_000
+MAX_PLANS = 1_000
 KEY = "edge "
 """Before the name of an edge it makes the key of its partition; those of a column are JSON."""
 
@@ -76,8 +76,8 @@ class Inbox:
 
         def decide_known(ledger: Ledger, header: Header) -> Decision:
             decision = decide(ledger, header)
-            if decision.verdict is Verdict.TAKE and header.plan is not None and header.plan not in plans:
-                return Decision(Verdict.WAIT, f"its plan {header.plan} is not known")
+            if decision.verdict is FrameVerdict.TAKE and header.plan is not None and header.plan not in plans:
+                return Decision(FrameVerdict.WAIT, f"its plan {header.plan} is not known")
             return decision
 
         new = NewFrames()
@@ -171,28 +171,28 @@ def highest_of(frames: Iterable[TakenFrame], stream: Stream, known: Mapping[str,
     """Of each edge that sent rows, or is further than it was, the time that its watermark stands for. A relay may not
     have one yet. One that only lives is as idle as one that does not.
     """
-    found: dict[str, int] = {}
+    highest_us: dict[str, int] = {}
     for frame in frames:
         key = KEY + frame.edge
         time_us = BEGINNING_US if frame.watermark_us is None else frame.watermark_us + stream.lateness_us
         before_us = known[key].highest_us if key in known else BEGINNING_US
         if frame.read or time_us > before_us:
-            found[key] = max(found.get(key, BEGINNING_US), time_us)
-    return found
+            highest_us[key] = max(highest_us.get(key, BEGINNING_US), time_us)
+    return highest_us
 
 
 def with_edges(
     partitions: Mapping[str, PartitionTime], names: Iterable[str], ledger: Ledger, clock_us: int | None
 ) -> dict[str, PartitionTime]:
     """Edges that nobody has heard of hold the watermark back, for as long as an idle one does; ended ones do not."""
-    found = dict(partitions)
+    with_all = dict(partitions)
     for name in names:
         state = ledger.get(name)
         if state is not None and state.ended:
-            found.pop(KEY + name, None)
-        elif KEY + name not in found:
-            found[KEY + name] = PartitionTime(BEGINNING_US, clock_us)
-    return found
+            with_all.pop(KEY + name, None)
+        elif KEY + name not in with_all:
+            with_all[KEY + name] = PartitionTime(BEGINNING_US, clock_us)
+    return with_all
 
 
 def frame_at(setting_root: str, unit: Unit) -> Path | None:
@@ -203,34 +203,34 @@ def frame_at(setting_root: str, unit: Unit) -> Path | None:
 
 def plans_in_use(ledger: Ledger) -> dict[str, str | None]:
     """Of each edge that has not ended, also behind relays, the plan that it sent last under."""
-    found: dict[str, str | None] = {}
+    plans: dict[str, str | None] = {}
     for name, state in ledger.items():
         behind: Mapping[str, EdgeState | Member] = state.members or {name: state}
-        found |= {} if state.ended else {edge: known.plan for edge, known in behind.items()}
-    return found
+        plans |= {} if state.ended else {edge: known.plan for edge, known in behind.items()}
+    return plans
 
 
 def plans_to_keep(known: Iterable[str], newest: str | None, ledger: Ledger, names: Iterable[str]) -> tuple[str, ...]:
     """The plans that frames may still come under, oldest first, one that came back twice: an edge goes from each to a
     later one.
     """
-    found = list(known)
-    if newest is not None and found[-1:] != [newest]:
-        found.append(newest)
+    plans = list(known)
+    if newest is not None and plans[-1:] != [newest]:
+        plans.append(newest)
     in_use = set(plans_in_use(ledger).values())
     if None in in_use or any(name not in ledger for name in names):
-        return tuple(found[-MOST_PLANS:])
-    oldest = min((found.index(plan) for plan in in_use if plan in found), default=0)
-    return tuple(found[oldest:][-MOST_PLANS:])
+        return tuple(plans[-MAX_PLANS:])
+    oldest = min((plans.index(plan) for plan in in_use if plan in plans), default=0)
+    return tuple(plans[oldest:][-MAX_PLANS:])
 
 
 def holding_back(directory: Directory, commit: Commit, registry: Registry) -> dict[str, list[str]]:
     """Of each query the edges that still count under a plan without it."""
     in_use = plans_in_use(from_json(commit.edges))
     plans = {edge: plan for edge, plan in in_use.items() if plan is not None and plan in commit.plans}
-    found: dict[str, list[str]] = {}
+    lacking_edges: dict[str, list[str]] = {}
     for name, query in registry.active.items():
         lacking = [edge for edge, plan in plans.items() if route(directory.plan(plan), demand(query)) is None]
         if lacking:
-            found[name] = sorted(lacking)
-    return found
+            lacking_edges[name] = sorted(lacking)
+    return lacking_edges

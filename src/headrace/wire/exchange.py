@@ -25,7 +25,7 @@ from headrace.wire.orders import Orders, from_text, to_text
 LOG = logging.getLogger(__name__)
 WHOLE = "[!.]*.frame"
 """Files that are being written begin with a dot."""
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 """Frames in a directory: more are not taken in, so that an edge keeps them until there is room."""
 MIN_SHARE = 16
 """Each edge that may send has an equal share of them, and at least this many."""
@@ -33,7 +33,7 @@ ABANDONED_S = 3_600
 """Nobody takes this long to write a file. A sender that does gets an error that it is gone, and writes it again."""
 
 
-class FullError(UsageError):
+class InboxFullError(UsageError):
     """There is no room for a frame now."""
 
 
@@ -66,10 +66,10 @@ class DirectoryExchange:
             edges = self.edges()
         if edges is not None and header.edge not in edges:
             raise StrangerError(header.edge, edges)
-        share = MOST_WAITING if edges is None else max(MOST_WAITING // max(len(edges), 1), MIN_SHARE)
+        share = MAX_WAITING if edges is None else max(MAX_WAITING // max(len(edges), 1), MIN_SHARE)
         mine = WHOLE if edges is None else f"{header.edge}~*.frame"
         if sum(1 for _ in self.root.glob(mine)) >= share:
-            raise FullError("frames-waiting", f"{self.root} has {share} frames that nobody has taken")
+            raise InboxFullError("frames-waiting", f"{self.root} has {share} frames that nobody has taken")
         write_file(self.root / header.file_name, data)
 
     def edges(self) -> Collection[str] | None:

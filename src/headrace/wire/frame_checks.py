@@ -26,7 +26,7 @@ from headrace.model.schema import Stream
 from headrace.planner.lattice import Node
 from headrace.planner.plan import Plan
 from headrace.windows.slices import slice_ends, slice_starts
-from headrace.wire.frames import MOST_TIME_US, Frame, FrameError
+from headrace.wire.frames import MAX_TIME_US, Frame, FrameError
 
 PLACES = ("node", "slice_start", "slice_end", "cell")
 """The columns that say where a partial belongs."""
@@ -92,7 +92,7 @@ def has_own_slices(part: NodePartials) -> bool:
     starts_us, first, of_row = np.unique(part.starts_us, return_index=True, return_inverse=True)
     if not len(starts_us):
         return True
-    if starts_us[0] < -MOST_TIME_US or starts_us[-1] > MOST_TIME_US:
+    if starts_us[0] < -MAX_TIME_US or starts_us[-1] > MAX_TIME_US:
         return False
     ends_us = part.ends_us[first]
     return bool(
@@ -122,7 +122,7 @@ def is_multiset(_partial: Partial, columns: Columns) -> bool:
     """Two lists of the same lengths: values, and how often each was there."""
     values, times = columns
     return (
-        not any(each.null_count for each in (values, times, values.flatten(), times.flatten()))
+        not any(column.null_count for column in (values, times, values.flatten(), times.flatten()))
         and pc.list_value_length(values).equals(pc.list_value_length(times))
         and is_at_least(times.flatten(), 1)
     )

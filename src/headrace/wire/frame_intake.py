@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frames import Frame, FrameError, Header, StrangerError, from_bytes
-from headrace.wire.ledger import Decision, Ledger, Verdict, take_frame
+from headrace.wire.ledger import Decision, FrameVerdict, Ledger, take_frame
 
 
 class WaitingFrame(NamedTuple):
@@ -57,9 +57,9 @@ class FrameIntake:
                     self.headers[key] = waiting.frame.header
                 header = self.headers[key]
                 verdict, reason = decide(ledger, header)
-                if verdict is Verdict.DUPLICATE:
+                if verdict is FrameVerdict.DUPLICATE:
                     path.unlink()
-                elif verdict is Verdict.WAIT:
+                elif verdict is FrameVerdict.WAIT:
                     self.parked[path.name] = reason
                 elif accept(waiting or self.read(path)):
                     ledger = take_frame(ledger, header, look.st_size)

@@ -29,28 +29,28 @@ VERSION = 1
 HEAD = struct.Struct("<4sII")
 SIZE = struct.Struct("<Q")
 DIGEST_BYTES = 16
-MOST_BYTES = 64 << 20
-"""Of a frame as it is sent; the tables of the largest may take MOST_EXPANSION times as much."""
-MOST_EXPANSION = 16
+MAX_BYTES = 64 << 20
+"""Of a frame as it is sent; the tables of the largest may take MAX_EXPANSION times as much."""
+MAX_EXPANSION = 16
 MIN_PLAIN_BYTES, MAX_RATIO = 16 << 20, 256
 """Tables may take this many bytes in any frame, and more only in proportion to the bytes of the frame."""
-MOST_HEADER_BYTES = 1 << 20
-MOST_TABLES = 4096
-MOST_DEPTH = 32
+MAX_HEADER_BYTES = 1 << 20
+MAX_TABLES = 4096
+MAX_DEPTH = 32
 """Of values of JSON inside one another: a position holds those of other edges where relays follow one another."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """Of an edge. It becomes part of file names."""
-MOST_TIME_US = 2**62
-MOST_LISTED = 8
+MAX_TIME_US = 2**62
+MAX_LISTED = 8
 """Names of edges in a message."""
 
 Position = Any
 """Where in its source an edge is: a value of JSON that the source alone understands."""
 Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME.pattern}\Z")]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
-FrameCount = Annotated[int, msgspec.Meta(ge=0, lt=MOST_TIME_US)]
-FrameTime = Annotated[int, msgspec.Meta(ge=-MOST_TIME_US, le=MOST_TIME_US)]
-TableCount = Annotated[int, msgspec.Meta(ge=0, le=MOST_TABLES)]
+FrameCount = Annotated[int, msgspec.Meta(ge=0, lt=MAX_TIME_US)]
+FrameTime = Annotated[int, msgspec.Meta(ge=-MAX_TIME_US, le=MAX_TIME_US)]
+TableCount = Annotated[int, msgspec.Meta(ge=0, le=MAX_TABLES)]
 
 
 class FrameError(DataError):
@@ -69,13 +69,13 @@ class StrangerError(FrameError):
     """A frame of an edge that is not one of those that may send."""
 
     def __init__(self, edge: str, edges: Collection[str]) -> None:
-        listed = ", ".join([f'"{name}"' for name in sorted(edges)[:MOST_LISTED]] + ["..."] * (len(edges) > MOST_LISTED))
+        listed = ", ".join([f'"{name}"' for name in sorted(edges)[:MAX_LISTED]] + ["..."] * (len(edges) > MAX_LISTED))
         problem = f"there is no edge '{edge}' in edges = [{listed}]: add it in the file of the root or relay"
         hint = "then put the file back from refused/"
         DataError.__init__(self, "refused", f"{problem}, and start that again", hint=hint)
 
 
-class Rows(Record, frozen=True):
+class RowCounts(Record, frozen=True):
     """Counts of rows: all that were read, and those that were not taken. Late ones are taken all the same: they are
     below the watermark that the edge had sent when it read them.
     """
@@ -86,8 +86,8 @@ class Rows(Record, frozen=True):
     dropped: FrameCount = 0
     bad: FrameCount = 0
 
-    def plus(self, other: Rows) -> Rows:
-        return Rows(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
+    def plus(self, other: RowCounts) -> RowCounts:
+        return RowCounts(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 class Member(Record, frozen=True):
@@ -107,7 +107,7 @@ class Header(Record, frozen=True):
 
     edge: Name
     incarnation: FrameCount
-    sequence: Annotated[int, msgspec.Meta(ge=1, lt=MOST_TIME_US)]
+    sequence: Annotated[int, msgspec.Meta(ge=1, lt=MAX_TIME_US)]
     stream: Text
     plan: Name | None
     begins: Position = None
@@ -115,7 +115,7 @@ class Header(Record, frozen=True):
     watermark_us: FrameTime | None = None
     lowest_us: FrameTime | None = None
     highest_us: FrameTime | None = None
-    rows: Rows = Rows()
+    rows: RowCounts = RowCounts()
     errors: Mapping[str, FrameCount] = {}
     ended: bool = False
     members: Mapping[Name, Member] = {}
@@ -154,8 +154,8 @@ def to_bytes(frame: Frame) -> bytes:
     plain = sink.getvalue()
     document = msgspec.to_builtins(frame.header) | {"tables": len(frame.tables)}
     header = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
-    if len(header) > MOST_HEADER_BYTES:
-        raise FrameError(f"its header would have {len(header):,} bytes, {MOST_HEADER_BYTES:,} are allowed")
+    if len(header) > MAX_HEADER_BYTES:
+        raise FrameError(f"its header would have {len(header):,} bytes, {MAX_HEADER_BYTES:,} are allowed")
     packed = pa.compress(plain, codec="zstd", asbytes=True) if plain.size else b""
     whole = b"".join([HEAD.pack(MARK, VERSION, len(header)), header, SIZE.pack(plain.size), packed])
     return whole + digest(whole)
@@ -165,7 +165,7 @@ def digest(data: bytes | memoryview) -> bytes:
     return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
-def from_bytes(raw: bytes, most_bytes: int = MOST_BYTES) -> Frame:
+def from_bytes(raw: bytes, most_bytes: int = MAX_BYTES) -> Frame:
     """Return a frame that is whole. Whether its partials are those of its plan is checked where the plan is known."""
     header, count, begin = open_frame(raw, most_bytes)
     if len(raw) < begin + SIZE.size + DIGEST_BYTES:
@@ -178,9 +178,9 @@ def from_bytes(raw: bytes, most_bytes: int = MOST_BYTES) -> Frame:
     return Frame(header, read_tables(raw[begin + SIZE.size : -DIGEST_BYTES], size, count))
 
 
-def max_plain_bytes(size: int, most_bytes: int = MOST_BYTES) -> int:
+def max_plain_bytes(size: int, most_bytes: int = MAX_BYTES) -> int:
     """What the tables of a frame of this size may take."""
-    return min(MOST_EXPANSION * most_bytes, max(MIN_PLAIN_BYTES, MAX_RATIO * size))
+    return min(MAX_EXPANSION * most_bytes, max(MIN_PLAIN_BYTES, MAX_RATIO * size))
 
 
 def plain_bytes(frame: bytes) -> int:
@@ -189,7 +189,7 @@ def plain_bytes(frame: bytes) -> int:
     return int(SIZE.unpack_from(frame, HEAD.size + length)[0])
 
 
-def read_header(raw: bytes, most_bytes: int = MOST_BYTES) -> Header:
+def read_header(raw: bytes, most_bytes: int = MAX_BYTES) -> Header:
     """The header alone, of a frame that was looked at before."""
     return open_frame(raw, most_bytes)[0]
 
@@ -203,7 +203,7 @@ def open_frame(raw: bytes, most_bytes: int) -> tuple[Header, int, int]:
     _, version, length = HEAD.unpack_from(raw)
     if version != VERSION:
         raise FrameError(f"it has version {version}, this program reads {VERSION}")
-    if length > min(MOST_HEADER_BYTES, len(raw) - HEAD.size):
+    if length > min(MAX_HEADER_BYTES, len(raw) - HEAD.size):
         raise FrameError("its header is too long")
     begin = HEAD.size + length
     try:
@@ -230,7 +230,7 @@ def check_header(header: Header) -> None:
         raise FrameError("its lowest event time is above its highest")
 
 
-def is_plain(value: Any, depth: int = MOST_DEPTH) -> bool:
+def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:
     """Return whether values are nested at most `depth` deep, so that a walk through them ends."""
     if not isinstance(value, dict | list):
         return True

@@ -14,12 +14,12 @@ from urllib.parse import quote, urlsplit
 
 from headrace.model.errors import DataError, UsageError
 from headrace.storage.disk import digest
-from headrace.wire.exchange import FullError
+from headrace.wire.exchange import InboxFullError
 from headrace.wire.frames import Header
 from headrace.wire.orders import Orders, from_text
 
 FRAME_TYPE = "application/vnd.headrace.frame"
-MOST_ANSWER_BYTES = 256 << 20
+MAX_REPLY_BYTES = 256 << 20
 MAX_REASON = 1_000
 """Characters that are kept of what the other side says when it refuses something."""
 
@@ -29,7 +29,7 @@ class UnreachableError(DataError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     status: int
     tag: str | None
     data: bytes
@@ -75,14 +75,14 @@ class HttpExchange:
 
     def orders(self) -> Orders | None:
         tags = {} if self.known is None else {"If-None-Match": self.known[0]}
-        answer = self.request("GET", f"/orders/{self.stream}", None, tags)
-        if answer.status == 204:
+        reply = self.request("GET", f"/orders/{self.stream}", None, tags)
+        if reply.status == 204:
             return None
-        if answer.status == 304 and self.known is not None:
+        if reply.status == 304 and self.known is not None:
             return self.known[1]
-        found = from_text(answer.data.decode(errors="replace"))
-        self.known = None if answer.tag is None else (answer.tag, found)
-        return found
+        orders = from_text(reply.data.decode(errors="replace"))
+        self.known = None if reply.tag is None else (reply.tag, orders)
+        return orders
 
     def table_bytes(self, name: str) -> bytes:
         data = self.request("GET", f"/tables/{self.stream}/{quote(name, safe='')}", None, {}).data
@@ -93,41 +93,37 @@ class HttpExchange:
     def close(self) -> None:
         self.connection.close()
 
-    def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """An answer that is good; what is not is raised."""
+    def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
+        """Return a reply that is good; what is not is raised."""
         with self.turn:
-            answer = self.send_request(method, self.prefix + path, body, {**self.headers, **headers})
-        if answer.status in (200, 204, 304):
-            return answer
-        if answer.status == 503:
-            raise FullError("frames-waiting", f"{self.place} has no room for frames now", detail=answer.reason)
-        if answer.status in (401, 429):
+            reply = self.send_request(method, self.prefix + path, body, {**self.headers, **headers})
+        if reply.status in (200, 204, 304):
+            return reply
+        if reply.status == 503:
+            raise InboxFullError("frames-waiting", f"{self.place} has no room for frames now", detail=reply.reason)
+        if reply.status in (401, 429):
             raise UsageError("token", f"{self.place} wants another token", hint="is it the one in its token_file?")
-        raise DataError("refused", f"{self.place} refused {method} {path}: {answer.reason}")
+        raise DataError("refused", f"{self.place} refused {method} {path}: {reply.reason}")
 
-    def send_request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+    def send_request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
         """Once more over a new connection, if the other side had closed the one that was kept."""
         was_open = self.connection.sock is not None
         try:
             return self.exchange(method, path, body, headers)
         except (HTTPException, OSError) as problem:
             self.connection.close()
-            if not was_open or isinstance(problem, TimeoutError):
-                raise self.unreachable(problem) from None
-        try:
-            return self.exchange(method, path, body, headers)
-        except (HTTPException, OSError) as problem:
-            self.connection.close()
+            if was_open and not isinstance(problem, TimeoutError):
+                return self.send_request(method, path, body, headers)
             raise self.unreachable(problem) from None
 
-    def exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+    def exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
         self.connection.request(method, path, body, dict(headers))
         with self.connection.getresponse() as response:
-            data = response.read(MOST_ANSWER_BYTES + 1)
-            if len(data) > MOST_ANSWER_BYTES:
+            data = response.read(MAX_REPLY_BYTES + 1)
+            if len(data) > MAX_REPLY_BYTES:
                 self.connection.close()
-                raise DataError("answer", f"{self.place} gave more than {MOST_ANSWER_BYTES:,} bytes")
-            return Answer(response.status, response.getheader("ETag"), data)
+                raise DataError("answer", f"{self.place} gave more than {MAX_REPLY_BYTES:,} bytes")
+            return Reply(response.status, response.getheader("ETag"), data)
 
     def unreachable(self, problem: Exception) -> UnreachableError:
         detail = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
@@ -136,8 +132,13 @@ class HttpExchange:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine is there. Other names may change what they stand for."""
+    """Return whether nobody but this machine is there. Other names may change what they stand for."""
+    address = parse_address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
+        return None

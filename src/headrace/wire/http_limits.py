@@ -21,7 +21,7 @@ FOLDED_LINE = re.compile(rb"^[ \t]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HttpLimits:
     """How many connections there may be, of whom, and how long a request may take."""
 
     max_connections: int = 512
@@ -51,16 +51,16 @@ class Group(NamedTuple):
 class Door:
     """Knows all connections, those of a group in the order in which they came."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: HttpLimits) -> None:
         self.limits = limits
         self.groups: dict[Group, dict[Connection, None]] = {}
 
     def enter(self, connection: Connection) -> None:
         """Let a stranger in. The oldest one of its address goes if it has too many, or that of the largest crowd."""
-        limits, own = self.limits, self.join(connection, Group(False, connection.address))
+        limits, crowd = self.limits, self.join(connection, Group(False, connection.address))
         crowds = [members for group, members in self.groups.items() if not group.is_known]
-        if len(own) > limits.max_strangers_of_address:
-            next(iter(own)).drop()
+        if len(crowd) > limits.max_strangers_of_address:
+            next(iter(crowd)).drop()
         elif count(crowds) > limits.max_strangers or count(self.groups.values()) > limits.max_connections:
             largest = max(crowds, key=len)
             next(iter(largest)).drop()
@@ -70,21 +70,21 @@ class Door:
         if connection.group == Group(True, edge):
             return
         self.leave(connection)
-        own = self.join(connection, Group(True, edge))
-        if len(own) > (self.limits.max_connections if edge is None else self.limits.max_connections_of_edge):
-            next(iter(own)).drop()
+        members = self.join(connection, Group(True, edge))
+        if len(members) > (self.limits.max_connections if edge is None else self.limits.max_connections_of_edge):
+            next(iter(members)).drop()
 
     def join(self, connection: Connection, group: Group) -> dict[Connection, None]:
         connection.group = group
-        own = self.groups.setdefault(group, {})
-        own[connection] = None
-        return own
+        members = self.groups.setdefault(group, {})
+        members[connection] = None
+        return members
 
     def leave(self, connection: Connection) -> None:
         if connection.group is not None:
-            own = self.groups[connection.group]
-            del own[connection]
-            if not own:
+            members = self.groups[connection.group]
+            del members[connection]
+            if not members:
                 del self.groups[connection.group]
         connection.group = None
 
@@ -122,8 +122,8 @@ class Connection(H11Protocol):
     timer: asyncio.TimerHandle | None = None
     phase: object = None
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         self.conn = RequestParser(h11.SERVER)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

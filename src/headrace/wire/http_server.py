@@ -11,7 +11,6 @@ Nothing that a client says is part of a path of the file system: streams are loo
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import math
 import re
@@ -32,11 +31,10 @@ from starlette.routing import Route
 
 from headrace.model.errors import UsageError
 from headrace.storage.disk import DamagedError, StateWriteError, digest
-from headrace.wire import exchange as exchanges
-from headrace.wire.exchange import DirectoryExchange
-from headrace.wire.frames import MOST_BYTES, FrameError, StrangerError, from_bytes
+from headrace.wire.exchange import DirectoryExchange, InboxFullError
+from headrace.wire.frames import MAX_BYTES, FrameError, StrangerError, from_bytes
 from headrace.wire.http_client import FRAME_TYPE, is_loopback
-from headrace.wire.http_limits import Connection, Door, Limits
+from headrace.wire.http_limits import Connection, Door, HttpLimits
 from headrace.wire.ledger import check_times
 from headrace.wire.tokens import Tokens
 
@@ -103,8 +101,8 @@ def serve(
     tokens: Tokens | None,
     *,
     hosts: Collection[str] = (),
-    limits: Limits | None = None,
-    most_bytes: int = MOST_BYTES,
+    limits: HttpLimits | None = None,
+    most_bytes: int = MAX_BYTES,
     clock: Callable[[], int] = clock_us,
 ) -> Server:
     """Return a server at host:port, with a directory for each stream. Only this machine may come without a token.
@@ -120,7 +118,7 @@ def serve(
             raise UsageError(
                 "listen", f"'{name}' is no name of a host", hint="write it without a port: root.example.org"
             )
-    door = Door(limits or Limits())
+    door = Door(limits or HttpLimits())
     receiver = Receiver(inlets, tokens, {host, *hosts}, door, most_bytes, clock)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -226,7 +224,7 @@ class Receiver:
             inlet.exchange.put(header, data)
         except FrameError as problem:
             raise HTTPException(403, problem.message) from None
-        except (exchanges.FullError, StateWriteError):
+        except (InboxFullError, StateWriteError):
             raise unavailable("there is no room for frames now") from None
 
     async def give_orders(self, request: Request) -> Response:
@@ -270,9 +268,9 @@ class Receiver:
 
     def check_host(self, request: Request) -> None:
         """Refuse names of others: a page in a browser can let its own name stand for the address of this machine."""
-        found = HOST.fullmatch(request.headers.get("Host", ""))
-        name = found["name"].lower().strip("[]") if found else ""
-        if name not in self.hosts and not is_address(name):
+        match = HOST.fullmatch(request.headers.get("Host", ""))
+        name = match["name"].lower().strip("[]") if match else ""
+        if name not in self.hosts and parse_address(name) is None:
             raise HTTPException(421, "the Host is no name of this listener: add it to 'hosts' in its file")
 
     def wrong_token(self, address: str) -> HTTPException:
@@ -371,10 +369,3 @@ def in_pieces(data: bytes, kind: str, headers: dict[str, str]) -> Response:
 
 def address_of(request: Request) -> str:
     return "" if request.client is None else request.client.host
-
-
-def is_address(host: str) -> bool:
-    try:
-        return bool(ipaddress.ip_address(host))
-    except ValueError:
-        return False

@@ -16,22 +16,22 @@ import msgspec
 from headrace.model.errors import DataError
 from headrace.model.record import Record
 from headrace.model.time import SECOND_US, later
-from headrace.wire.frames import FrameCount, FrameError, FrameTime, Header, Member, Name, Position, Rows
+from headrace.wire.frames import FrameCount, FrameError, FrameTime, Header, Member, Name, Position, RowCounts
 
-MOST_INCARNATIONS = 16
+MAX_INCARNATIONS = 16
 """The number of incarnations remembered of an edge; frames of one older than those are refused."""
 BEGINNING: Position = {}
 """The position of a source that nothing was read of."""
 
 
-class Verdict(Enum):
+class FrameVerdict(Enum):
     TAKE = "take"
     DUPLICATE = "duplicate"
     WAIT = "wait"
 
 
 class Decision(NamedTuple):
-    verdict: Verdict
+    verdict: FrameVerdict
     reason: str = ""
 
 
@@ -43,7 +43,7 @@ class EdgeState(Record, frozen=True):
     plan: Name | None = None
     watermark_us: FrameTime | None = None
     highest_us: FrameTime | None = None
-    rows: Rows = Rows()
+    rows: RowCounts = RowCounts()
     frames: FrameCount = 0
     bytes: FrameCount = 0
     ended: bool = False
@@ -52,7 +52,7 @@ class EdgeState(Record, frozen=True):
     def after(self, header: Header, size: int) -> EdgeState:
         """With one frame more."""
         sequences = {**self.sequences, header.incarnation: header.sequence}
-        kept = sorted(sequences)[-MOST_INCARNATIONS:]
+        kept = sorted(sequences)[-MAX_INCARNATIONS:]
         newest = header.incarnation == kept[-1]
         return EdgeState(
             {incarnation: sequences[incarnation] for incarnation in kept},
@@ -77,18 +77,20 @@ def decide(ledger: Ledger, header: Header) -> Decision:
     known = ledger.get(header.edge, EdgeState())
     last = known.sequences.get(header.incarnation, 0)
     if header.sequence <= last:
-        return Decision(Verdict.DUPLICATE)
-    if not last and len(known.sequences) >= MOST_INCARNATIONS and header.incarnation < min(known.sequences):
-        return Decision(Verdict.DUPLICATE, "of an incarnation long gone")
+        return Decision(FrameVerdict.DUPLICATE)
+    if not last and len(known.sequences) >= MAX_INCARNATIONS and header.incarnation < min(known.sequences):
+        return Decision(FrameVerdict.DUPLICATE, "of an incarnation long gone")
     if header.begins is not None and header.incarnation < max(known.sequences, default=0):
         is_empty = header.begins == header.position
         reason = "a later start of the edge has gone on"
-        return Decision(Verdict.DUPLICATE if is_empty else Verdict.WAIT, reason)
+        return Decision(FrameVerdict.DUPLICATE if is_empty else FrameVerdict.WAIT, reason)
     if header.sequence > last + 1:
-        return Decision(Verdict.WAIT, f"frame {last + 1} before it is missing")
+        return Decision(FrameVerdict.WAIT, f"frame {last + 1} before it is missing")
     if header.begins is not None and not last and header.begins != known.position:
-        return Decision(Verdict.WAIT, "it does not begin where the edge was left: was its state deleted? docs/edge.md")
-    return Decision(Verdict.TAKE)
+        return Decision(
+            FrameVerdict.WAIT, "it does not begin where the edge was left: was its state deleted? docs/edge.md"
+        )
+    return Decision(FrameVerdict.TAKE)
 
 
 def take_frame(ledger: Ledger, header: Header, size: int) -> dict[str, EdgeState]:

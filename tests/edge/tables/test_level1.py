@@ -85,7 +85,7 @@ def test_the_edge_says_what_the_reference_says(
     plan = choices.draw(plans(data, asked))
     frames = choices.draw(split(data.rows))
     options = {"memory_bytes": memory_bytes, "replacement": replacement, "flush": flush, "span_rows": span_rows}
-    event("tables" if level_one(Orders("r", plan, asked)).shared else "kernel alone")
+    event("tables" if level_one(Orders("r", plan, asked)).table_sets else "kernel alone")
     compare(asked, table, through_the_edge(data, asked, plan, frames, **options))
 
 

@@ -119,7 +119,7 @@ def test_spans_have_each_slice_once_and_say_where_its_rows_are() -> None:
     mixed = rows.take(pa.array(np.random.default_rng(3).permutation(500)))
     edge = edge_for(rows, packet_queries("count(*) AS k"))
     source = edge.prepare_rows(mixed)
-    positions, spans = spans_of(source, edge.shared[0].boundaries)
+    positions, spans = spans_of(source, edge.table_sets[0].boundaries)
     assert positions is not None
     assert sorted(positions) == list(range(500))
     assert [span.start_us for span in spans] == sorted({span.start_us for span in spans})
@@ -274,7 +274,7 @@ def test_tables_that_get_no_rows_do_not_hold_the_others_back() -> None:
         edge.feed(rows)
         found.append([configuration for configuration, _ in edge.configurations])
         edge.cut()
-    assert len(found[0]) < len(edge.shared)
+    assert len(found[0]) < len(edge.table_sets)
     assert found[1] != found[2]
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.edge.tables.loops import feed_rows
-from headrace.edge.tables.memory_layout import Column, Kind
-from headrace.edge.tables.tables import CHUNK, Counts, Evicted, Flush, Replacement, Tables
+from headrace.edge.tables.memory_layout import StateColumn, StateKind
+from headrace.edge.tables.tables import CHUNK, Evicted, Flush, Replacement, TableCounts, Tables
 from headrace.planner.phantoms.configuration import Configuration, EdgeTable
 
 Integers = npt.NDArray[np.int64]
@@ -22,13 +22,13 @@ State = tuple[int | float, ...]
 Group = tuple[int, int, tuple[int, ...]]
 
 COLUMNS = (
-    Column(Kind.GREATEST_DOUBLE, 1),
-    Column(Kind.SUM, 0),
-    Column(Kind.LEAST, 0),
-    Column(Kind.COUNT),
-    Column(Kind.DOUBLE_SUM, 1),
-    Column(Kind.GREATEST, 0),
-    Column(Kind.LEAST_DOUBLE, 1),
+    StateColumn(StateKind.GREATEST_DOUBLE, 1),
+    StateColumn(StateKind.SUM, 0),
+    StateColumn(StateKind.LEAST, 0),
+    StateColumn(StateKind.COUNT),
+    StateColumn(StateKind.DOUBLE_SUM, 1),
+    StateColumn(StateKind.GREATEST, 0),
+    StateColumn(StateKind.LEAST_DOUBLE, 1),
 )
 PAIRS = ("AB", "BC", "BD", "CD")
 
@@ -159,7 +159,7 @@ def test_what_leaves_adds_up_and_keeps_the_order_of_slices(
     assert list(tables.flush()) == []
 
 
-def check_counts(case: Case, counts: tuple[Counts, ...], evicted: list[Evicted]) -> None:
+def check_counts(case: Case, counts: tuple[TableCounts, ...], evicted: list[Evicted]) -> None:
     for number, (table, counted) in enumerate(zip(case.configuration.tables, counts, strict=True)):
         above = sum(len(rows) for _, rows in case.spans) if table.parent is None else counts[table.parent].evictions
         assert counted.probes == above
@@ -176,7 +176,7 @@ def test_many_rows_go_through_small_tables(replacement: Replacement, flush: Flus
     codes, values = random.integers(0, 9, (4, rows)), random.integers(-100, 100, rows)
     tables = Tables(
         pairs_by_phantom(300, 20),
-        [Column(Kind.COUNT), Column(Kind.SUM, 0)],
+        [StateColumn(StateKind.COUNT), StateColumn(StateKind.SUM, 0)],
         dict.fromkeys("ABCD", 9),
         replacement=replacement,
         flush=flush,
@@ -198,7 +198,9 @@ def test_many_rows_go_through_small_tables(replacement: Replacement, flush: Flus
 
 
 def test_the_greatest_double_is_nan() -> None:
-    tables = Tables(one_table(4), [Column(Kind.LEAST_DOUBLE, 0), Column(Kind.GREATEST_DOUBLE, 0)], {"A": 3})
+    tables = Tables(
+        one_table(4), [StateColumn(StateKind.LEAST_DOUBLE, 0), StateColumn(StateKind.GREATEST_DOUBLE, 0)], {"A": 3}
+    )
     codes = np.array([[0, 0, 0, 1, 1, 2]])
     list(tables.feed(codes, [np.array([1.5, -math.nan, -math.inf, -2.5, -0.5, math.nan])], 0))
     found = {group[2]: state for group, state in groups_of(tables.flush())}
@@ -216,7 +218,7 @@ def test_a_lazy_flush_is_spread_over_the_next_rows_and_ends(replacement: Replace
         random = np.random.default_rng(3)
         tables = Tables(
             pairs_by_phantom(64, 64),
-            [Column(Kind.COUNT)],
+            [StateColumn(StateKind.COUNT)],
             dict.fromkeys("ABCD", 50),
             replacement=replacement,
             flush=flush,
@@ -242,7 +244,7 @@ def test_older_rows_pass_a_newer_entry_by() -> None:
     phantom = EdgeTable(frozenset("AB"), None, False, 64)
     tables = Tables(
         Configuration((phantom, EdgeTable(frozenset("A"), 0, True, 1))),
-        [Column(Kind.COUNT)],
+        [StateColumn(StateKind.COUNT)],
         {"A": 1000, "B": 1000},
         swept=1,
     )
@@ -262,7 +264,7 @@ def test_collisions_are_as_many_as_the_model_says() -> None:
     codes = np.random.default_rng(5).integers(0, groups, (1, 200_000))
 
     def measured(replacement: Replacement) -> float:
-        tables = Tables(one_table(entries), [Column(Kind.COUNT)], {"A": groups}, replacement=replacement)
+        tables = Tables(one_table(entries), [StateColumn(StateKind.COUNT)], {"A": groups}, replacement=replacement)
         list(tables.feed(codes, [], 0))
         return tables.counts[0].collision_rate
 
@@ -283,7 +285,7 @@ def test_memory_is_the_entries_the_output_and_the_rows_in_work() -> None:
     def bytes_of(entries: int, buffered: int, size: int | None, flush: Flush = Flush.EAGER) -> int:
         configuration = Configuration((EdgeTable(frozenset("AB"), None, True, entries),))
         return Tables(
-            configuration, [Column(Kind.COUNT)], {"A": size, "B": size}, flush=flush, buffered=buffered
+            configuration, [StateColumn(StateKind.COUNT)], {"A": size, "B": size}, flush=flush, buffered=buffered
         ).nbytes
 
     assert bytes_of(110, 10, 99) - bytes_of(10, 10, 99) == 100 * 8 * (1 + 1 + 1)
@@ -293,7 +295,7 @@ def test_memory_is_the_entries_the_output_and_the_rows_in_work() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    count = [Column(Kind.COUNT)]
+    count = [StateColumn(StateKind.COUNT)]
     with pytest.raises(ValueError, match="no codes are given for A"):
         Tables(one_table(1), count, {"B": 2})
     with pytest.raises(ValueError, match="without tables"):
@@ -305,13 +307,13 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one row is buffered"):
         Tables(one_table(1), count, {"A": 2}, buffered=0)
     with pytest.raises(ValueError, match="a sum of the value column None"):
-        Column(Kind.SUM)
+        StateColumn(StateKind.SUM)
     with pytest.raises(ValueError, match="numbered from 0"):
-        Column(Kind.SUM, -1)
+        StateColumn(StateKind.SUM, -1)
 
 
 def test_what_is_fed_is_checked() -> None:
-    tables = Tables(one_table(2), [Column(Kind.SUM, 0)], {"A": 4})
+    tables = Tables(one_table(2), [StateColumn(StateKind.SUM, 0)], {"A": 4})
     codes, values = np.array([[3, 1]]), np.array([5, 6])
     with pytest.raises(ValueError, match="codes are 64-bit integers, 1 for each row"):
         tables.feed(codes[0], [values], 0)
@@ -321,11 +323,11 @@ def test_what_is_fed_is_checked() -> None:
         tables.feed(codes, [values[:1]], 0)
     for wrong in (4, -1):
         with pytest.raises(ValueError, match="A has a code out of its code space"):
-            list(Tables(one_table(2), [Column(Kind.COUNT)], {"A": 4}).feed(np.array([[0, wrong]]), [], 0))
+            list(Tables(one_table(2), [StateColumn(StateKind.COUNT)], {"A": 4}).feed(np.array([[0, wrong]]), [], 0))
 
 
 def test_evicted_rows_are_read_to_their_end() -> None:
-    tables = Tables(one_table(1), [Column(Kind.COUNT)], {"A": 4}, buffered=1)
+    tables = Tables(one_table(1), [StateColumn(StateKind.COUNT)], {"A": 4}, buffered=1)
     next(tables.feed(np.array([[3, 1, 2]]), [], 0))
     with pytest.raises(RuntimeError, match="not read to their end"):
         list(tables.flush())

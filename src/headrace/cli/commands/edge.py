@@ -12,7 +12,7 @@ from rich.console import Console
 from headrace.cli.agent_file import build_agent, read_agent_file
 from headrace.cli.background import run_watched
 from headrace.cli.live import count_noun, describe_watermark, say
-from headrace.edge.agent_progress import Mode, Progress
+from headrace.edge.agent_progress import AgentProgress, Mode
 from headrace.model.errors import DataError, printable
 
 SHORT_PLAN = 8
@@ -88,7 +88,7 @@ class Rate:
         return self.rows_per_s
 
 
-def line_of(progress: Progress, rows_per_s: float | None) -> str:
+def line_of(progress: AgentProgress, rows_per_s: float | None) -> str:
     rows = progress.rows
     facts = [f"{rows.read:,} rows"]
     if rows_per_s is not None:
@@ -108,7 +108,7 @@ def line_of(progress: Progress, rows_per_s: float | None) -> str:
     return ", ".join(facts)
 
 
-def describe_orders(progress: Progress) -> str:
+def describe_orders(progress: AgentProgress) -> str:
     if not progress.has_orders:
         return "no orders yet"
     return "rows as they are" if progress.plan is None else f"plan {progress.plan[:SHORT_PLAN]}"

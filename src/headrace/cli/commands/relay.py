@@ -15,7 +15,7 @@ from headrace.cli.live import count_noun, describe_watermark, say
 from headrace.cli.relay_file import RelayFile, read_relay_file
 from headrace.edge.agent import clock_us
 from headrace.edge.file_source import Report
-from headrace.edge.orders_poll import Following
+from headrace.edge.orders_poll import OrdersPoll
 from headrace.edge.relay import Relay
 from headrace.edge.relay_plans import PlanKeeping, Plans
 from headrace.edge.sender import Sender
@@ -118,7 +118,7 @@ class StreamRelay:
         self.relay = Relay(file.relay, stream, file.edges, inbox, self.spool, plans, clock=clock_us, idle_us=idle_us)
         self.sender = Sender(self.spool, sending_to, report=report)
         stack.callback(self.stop_sending)
-        self.following = Following(orders, inbox.root, stream.name, file.poll_s)
+        self.following = OrdersPoll(orders, inbox.root, stream.name, file.poll_s)
         stack.callback(self.following.stop)
 
     def step(self) -> None:

@@ -17,22 +17,22 @@ from headrace.planner.statistics import distinct_estimate
 
 FEW_QUERIES = 4
 """For up to this many queries all unions may be phantoms; for more, the narrowest unions of two, and that of all."""
-MOST_PAIRS = 16
+MAX_PAIRS = 16
 DRIFT = 2.0
 """If no size has changed by more than this factor, the configuration stays."""
 MEMORY_DRIFT = 0.25
-LEAST_ENTRIES = 4
+MIN_ENTRIES = 4
 """Of each table, on average, however short memory is."""
 
 
-class Seen(NamedTuple):
+class SizeEstimates(NamedTuple):
     """Of each relation the groups in a slice, and how many rows follow each other with the same group."""
 
     groups: Mapping[Relation, float]
     flow_lengths: Mapping[Relation, float]
 
 
-class Sample:
+class CodeSample:
     """The first rows since the tables were empty: for each a slice, and a code for each field."""
 
     def __init__(self, fields: int, most_rows: int) -> None:
@@ -55,7 +55,7 @@ class Sample:
         self.slices += slice_ != self.last_slice
         self.last_slice = slice_
 
-    def measure(self, relations: Mapping[Relation, Sequence[int]]) -> Seen:
+    def measure(self, relations: Mapping[Relation, Sequence[int]]) -> SizeEstimates:
         """`relations` are given with the places of their fields. There must be a row."""
         numbered = [find_slots(column[: self.rows], MAX_KEYS + 1) for column in self.codes]
         slices = numbered[0].count
@@ -68,7 +68,7 @@ class Sample:
             slots = keys.slots()
             groups[relation] = distinct_estimate(np.bincount(slots.of_row), likely_rows) / slices
             flow_lengths[relation] = self.rows / (1 + np.count_nonzero(np.diff(slots.of_row)))
-        return Seen(groups, flow_lengths)
+        return SizeEstimates(groups, flow_lengths)
 
 
 def candidates(queries: Collection[Relation]) -> set[Relation]:
@@ -76,11 +76,11 @@ def candidates(queries: Collection[Relation]) -> set[Relation]:
     if len(queries) <= FEW_QUERIES:
         return unions(queries)
     pairs = {one | other for one, other in combinations(queries, 2)}
-    narrowest = sorted(pairs, key=lambda pair: (len(pair), sorted(pair)))[:MOST_PAIRS]
+    narrowest = sorted(pairs, key=lambda pair: (len(pair), sorted(pair)))[:MAX_PAIRS]
     return {*queries, *narrowest, frozenset[str]().union(*queries)}
 
 
-def has_drifted(before: Seen, now: Seen) -> bool:
+def has_drifted(before: SizeEstimates, now: SizeEstimates) -> bool:
     ratios = [max(1.0, now.groups[relation]) / max(1.0, groups) for relation, groups in before.groups.items()]
     return any(not 1 / DRIFT <= ratio <= DRIFT for ratio in ratios)
 
@@ -91,9 +91,9 @@ def is_about(memory_bytes: int, before: int) -> bool:
 
 
 def configuration_for(
-    queries: Collection[Relation], seen: Seen, memory_bytes: int, entry_bytes: Mapping[Relation, int]
+    queries: Collection[Relation], seen: SizeEstimates, memory_bytes: int, entry_bytes: Mapping[Relation, int]
 ) -> Configuration:
-    least = LEAST_ENTRIES * sum(entry_bytes[query] for query in queries)
+    least = MIN_ENTRIES * sum(entry_bytes[query] for query in queries)
     return choose(
         queries,
         seen.groups,

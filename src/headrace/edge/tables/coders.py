@@ -6,8 +6,8 @@ bounded. A code space grows when a value needs it, and only while all tables are
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,45 +23,51 @@ from headrace.model.expressions import Expression
 from headrace.model.types import MIN_BIGINT
 from headrace.predicates import Dimension
 
-MOST_BITS = 62
+MAX_BITS = 62
 """Of numbers less the lowest; beyond that they are taken whole."""
 WORDS = frozenset(("BIGINT", "TIMESTAMP", "DOUBLE", "BOOLEAN"))
 """Types that fit a word."""
 
 
-class Growing(Protocol):
+class Growing:
     """What must hold all rows that are in the tables."""
 
     def fits(self, source: StreamRows) -> bool:
-        """Whether it holds these rows as well."""
+        """Return whether it holds these rows as well."""
+        return True
 
     def grow(self, source: StreamRows) -> None:
-        """So that it does, if it can. All tables are empty."""
+        """Make it hold them, if it can. All tables are empty."""
 
     def clear(self) -> None:
-        """All tables are empty."""
+        """Forget what was only for the rows in the tables: all are empty."""
 
 
-class Coder(Growing, Protocol):
+class Coder(Growing, ABC):
     """Gives one code for each row and field."""
 
     @property
+    @abstractmethod
     def sizes(self) -> tuple[int | None, ...]:
-        """Of the code space of each field; None for a whole word."""
+        """The size of the code space of each field; None for a whole word."""
 
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        return 0
 
     @property
-    def is_full(self) -> bool: ...
+    def is_full(self) -> bool:
+        return False
 
+    @abstractmethod
     def codes(self, source: StreamRows) -> tuple[Integers, ...]:
-        """Of rows that fit."""
+        """Return the codes of rows that fit."""
 
 
-class GroupCoder(Coder, Protocol):
+class GroupCoder(Coder):
     """Of a group-by expression."""
 
+    @abstractmethod
     def decode(self, codes: Sequence[Integers]) -> pa.Array: ...
 
 
@@ -69,34 +75,21 @@ def coder_of(tree: Expression, most_values: int, most_bytes: int) -> GroupCoder:
     return WordCoder(tree) if tree.type.name in WORDS else ValueCoder(tree, most_values, most_bytes)
 
 
-class CellCoder:
-    """The cells of a dimension are numbers already."""
+class CellCoder(Coder):
+    """The cells of a dimension are numbers already, and there are no others."""
 
-    nbytes = 0
-    is_full = False
+    sizes: tuple[int | None, ...] = ()
 
     def __init__(self, dimension: Dimension) -> None:
         self.dimension = dimension
         self.sizes = (dimension.size,)
 
-    def fits(self, source: StreamRows) -> bool:
-        return True
-
-    def grow(self, source: StreamRows) -> None:
-        """There are no other cells."""
-
-    def clear(self) -> None:
-        """There is nothing to forget."""
-
     def codes(self, source: StreamRows) -> tuple[Integers, ...]:
         return (source.codes(self.dimension).astype(np.int64),)
 
 
-class WordCoder:
-    """Values of 64 bits. The second field says which are NULL, once there was one."""
-
-    nbytes = 0
-    is_full = False
+class WordCoder(GroupCoder):
+    """Values of 64 bits. The second field says which are NULL, once there was one. What is known of the range stays."""
 
     def __init__(self, tree: Expression) -> None:
         self.tree = tree
@@ -112,8 +105,8 @@ class WordCoder:
         return (whole, 2) if self.has_null else (whole,)
 
     def values(self, source: StreamRows) -> pa.Array:
-        found = source.evaluation.evaluate(self.tree).values
-        return found.cast(pa.int64()) if pa.types.is_boolean(found.type) else canonical(found)
+        values = source.evaluation.evaluate(self.tree).values
+        return values.cast(pa.int64()) if pa.types.is_boolean(values.type) else canonical(values)
 
     def extent(self, source: StreamRows) -> tuple[int, int] | None:
         """The lowest and the highest number; None if all are NULL."""
@@ -143,16 +136,13 @@ class WordCoder:
         if self.base is not None:
             lowest, highest = min(lowest, self.base), max(highest, self.base + (1 << self.bits) - 1)
         self.bits = (highest - lowest).bit_length() + (not is_new)
-        if self.bits > MOST_BITS:
+        if self.bits > MAX_BITS:
             self.base, self.bits = 0, WORD_BITS
         elif lowest >= 0 and highest < 1 << self.bits:
             self.base = 0
         else:
             room = (1 << self.bits) - 1 - (highest - lowest)
             self.base = max(MIN_BIGINT, lowest - room // 2)
-
-    def clear(self) -> None:
-        """What is known of the range stays."""
 
     def codes(self, source: StreamRows) -> tuple[Integers, ...]:
         values = self.values(source)
@@ -172,11 +162,13 @@ class WordCoder:
         return column(words, arrow_type(self.tree.type), valid)
 
 
-class ValueCoder:
+class ValueCoder(GroupCoder):
     """Values of any width, by numbers in the order in which they came; NULL has the number behind the last one.
 
     One piece of rows may bring more bytes than are allowed, but no more values.
     """
+
+    sizes: tuple[int | None, ...] = ()
 
     def __init__(self, tree: Expression, most_values: int, most_bytes: int) -> None:
         self.tree = tree
@@ -207,9 +199,6 @@ class ValueCoder:
         _, new = self.find_numbers(source)
         has_room = not len(self.known) or self.nbytes + new.nbytes <= self.most_bytes or not len(new)
         return has_room and len(self.known) + len(new) <= self.most_values
-
-    def grow(self, source: StreamRows) -> None:
-        """It never does."""
 
     def codes(self, source: StreamRows) -> tuple[Integers, ...]:
         numbers, new = self.find_numbers(source)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +12,9 @@ import pyarrow as pa
 
 from headrace.edge.tables.coders import Growing, ValueCoder
 from headrace.edge.tables.operands import is_tabular
-from headrace.edge.tables.row_layout import Piece, attributes_of
-from headrace.edge.tables.table_set import Part, Shared
-from headrace.edge.tables.tables import Counts, Flush, Replacement
+from headrace.edge.tables.row_layout import RowPiece, attributes_of
+from headrace.edge.tables.table_set import LiveTables, Part, TableSet
+from headrace.edge.tables.tables import Flush, Replacement, TableCounts
 from headrace.expressions.static_tables import Data, Positions
 from headrace.kernel.combine import NodePartials, combine
 from headrace.kernel.interchange import pack
@@ -36,7 +35,7 @@ from headrace.predicates.dimensions import Codes
 from headrace.wire.orders import Orders
 
 MEMORY_BYTES = 4 << 20
-MOST_ROWS, LEAST_ROWS, ROW_BYTES = 1 << 16, 1 << 14, 32
+MAX_ROWS, MIN_ROWS, ROW_BYTES = 1 << 16, 1 << 14, 32
 """Rows coded at a time: their columns stay in a processor's cache, and what they add to the output in the memory."""
 SPAN_ROWS = 256
 """If slices have fewer rows on average, the kernel folds them sooner than tables turn from one to the next."""
@@ -78,12 +77,12 @@ class LevelOne:
         self.joiner = Joiner(Data(catalog, stream, pa.table({}), tables), orders.queries.values())
         self.row_errors = RowErrors(orders.queries)
         self.output_bytes = memory_bytes // OUTPUT_SHARE
-        self.piece_rows = max(LEAST_ROWS, min(MOST_ROWS, memory_bytes // ROW_BYTES))
+        self.piece_rows = max(MIN_ROWS, min(MAX_ROWS, memory_bytes // ROW_BYTES))
         nodes = {place: self.plan.nodes[place].node for place in sorted(self.plan.shipped)}
         self.finest = finest_dimensions(list(nodes.values()))
         dimensions = dimensions_in(nodes.values())
-        self.trees = {*trees_in(nodes.values()), *(each.expression for each in dimensions)}
-        self.dimensions = {self.finest.get(each.expression, each) for each in dimensions}
+        self.trees = {*trees_in(nodes.values()), *(dimension.expression for dimension in dimensions)}
+        self.dimensions = {self.finest.get(dimension.expression, dimension) for dimension in dimensions}
         self.folded = {place: node for place, node in nodes.items() if not is_for_tables(node)}
         others = {place: node for place, node in nodes.items() if place not in self.folded}
         printer = NodePrinter(stream.name, orders.queries.values())
@@ -91,46 +90,43 @@ class LevelOne:
         self.coders = tuple(self.attributes.coders.values())
         has_values = any(isinstance(coder, ValueCoder) for coder in self.coders)
         self.tables_bytes = memory_bytes - self.output_bytes - has_values * (memory_bytes // VALUES_SHARE)
-        self.operands = [each for each in dict.fromkeys(self.attributes.operands.values()) if each is not None]
+        self.operands = [operand for operand in dict.fromkeys(self.attributes.operands.values()) if operand is not None]
         self.growing: tuple[Growing, ...] = (*self.coders, *self.operands)
-        self.shared = [
-            Shared(same, self.attributes, self.tables_bytes * len(same) // len(others), span_rows, replacement, flush)
+        self.table_sets = [
+            TableSet(same, self.attributes, self.tables_bytes * len(same) // len(others), span_rows, replacement, flush)
             for same in alike(others)
         ]
         self.parts: dict[int, list[NodePartials]] = {}
         self.held_bytes = 0
         self.combined_bytes = 0
-        self.counted_errors: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        """Of each query the expressions that failed on rows since the last cut."""
 
     # What is known of it
 
     @property
-    def errors(self) -> Mapping[str, int]:
-        """Of each query the expressions that failed on rows since the last cut."""
-        return MappingProxyType(self.counted_errors)
-
-    @property
     def nbytes(self) -> int:
         """All memory between calls."""
-        tables, values = (sum(each.nbytes for each in parts) for parts in (self.shared, self.coders))
+        tables, values = (sum(part.nbytes for part in parts) for parts in (self.table_sets, self.coders))
         return tables + values + self.held_bytes
 
     @property
     def is_full(self) -> bool:
         """A frame should be cut: there is much to be sent, or a table of values has no room."""
-        return self.waiting_bytes > self.output_bytes or any(each.is_full for each in self.coders)
+        return self.waiting_bytes > self.output_bytes or any(coder.is_full for coder in self.coders)
 
     @property
     def waiting_bytes(self) -> int:
-        evicted = (each.running.nbytes for each in self.shared if each.running is not None)
-        return self.held_bytes + sum(evicted)
+        return self.held_bytes + sum(live.nbytes for live in self.live_tables)
 
     @property
-    def configurations(self) -> tuple[tuple[Configuration, tuple[Counts, ...]], ...]:
+    def live_tables(self) -> list[LiveTables]:
+        return [tables.live for tables in self.table_sets if tables.live is not None]
+
+    @property
+    def configurations(self) -> tuple[tuple[Configuration, tuple[TableCounts, ...]], ...]:
         """Of each set of tables in use, and what each table counted since it was made."""
-        return tuple(
-            (each.running.configuration, each.running.tables.counts) for each in self.shared if each.running is not None
-        )
+        return tuple((live.configuration, live.tables.counts) for live in self.live_tables)
 
     # Rows in
 
@@ -153,16 +149,16 @@ class LevelOne:
             return [Unfolded(begin, end, problem)]
         if not self.fits(source):
             self.settle()
-            for each in self.growing:
-                each.grow(source)
+            for growing in self.growing:
+                growing.grow(source)
             if end - begin > 1 and not self.fits(source):
                 return self.feed_halves(rows, begin, end)
-        self.counted_errors.update(errors)
-        piece = Piece(source)
+        self.errors.update(errors)
+        piece = RowPiece(source)
         for operand in self.operands:
             operand.take(source)
-        for shared in self.shared:
-            self.hold(shared.feed(piece))
+        for table_set in self.table_sets:
+            self.hold(table_set.feed(piece))
         self.hold(
             (place, fold_all(node, piece.keep_rows(node.keep), self.plan.nodes[place].compressed))
             for place, node in self.folded.items()
@@ -191,11 +187,11 @@ class LevelOne:
         return StreamRows(evaluation, times_us, self.finest, partial(self.table_codes, positions))
 
     def table_codes(self, positions: Mapping[str, Positions], dimension: Dimension) -> Codes | None:
-        found = self.joiner.table_codes(dimension)
-        return None if found is None else codes_by_table(found[1], positions[found[0]])
+        table_codes = self.joiner.table_codes(dimension)
+        return None if table_codes is None else codes_by_table(table_codes[1], positions[table_codes[0]])
 
     def fits(self, source: StreamRows) -> bool:
-        return all(each.fits(source) for each in self.growing)
+        return all(growing.fits(source) for growing in self.growing)
 
     # Partials out
 
@@ -206,31 +202,31 @@ class LevelOne:
         tables = pack(self.stream.name, (part for part in whole if part.rows))
         self.parts.clear()
         self.held_bytes = self.combined_bytes = 0
-        self.counted_errors.clear()
+        self.errors.clear()
         self.adapt()
         return tables
 
     def adapt(self) -> None:
         """Memory goes to where it saves most, by what was seen since the last cut; tables without rows keep theirs."""
-        weights = {shared: shared.weight for shared in self.shared}
-        idle_bytes = sum(shared.memory_bytes for shared, weight in weights.items() if not weight)
-        for shared, weight in weights.items():
+        weights = {table_set: table_set.weight for table_set in self.table_sets}
+        idle_bytes = sum(table_set.memory_bytes for table_set, weight in weights.items() if not weight)
+        for table_set, weight in weights.items():
             if weight:
-                shared.adapt(int((self.tables_bytes - idle_bytes) * weight / sum(weights.values())))
+                table_set.adapt(int((self.tables_bytes - idle_bytes) * weight / sum(weights.values())))
 
     def settle(self) -> None:
         """All tables are emptied, so that codes may mean something else."""
-        for shared in self.shared:
-            self.hold(shared.settle())
-        for each in self.growing:
-            each.clear()
+        for table_set in self.table_sets:
+            self.hold(table_set.settle())
+        for growing in self.growing:
+            growing.clear()
 
     def tidy(self) -> None:
         """When much is waiting, and twice as much as the last time, what is of one group is combined."""
         if self.waiting_bytes <= max(self.output_bytes // 2, 2 * self.combined_bytes):
             return
-        for shared in self.shared:
-            self.hold(shared.drain())
+        for table_set in self.table_sets:
+            self.hold(table_set.drain())
         self.parts = {place: [combine(parts)] for place, parts in self.parts.items()}
         self.held_bytes = self.combined_bytes = sum(part.nbytes for (part,) in self.parts.values())
 
@@ -254,9 +250,9 @@ def trees_in(nodes: Iterable[Node]) -> Iterator[Expression]:
     """What nodes group by and fold."""
     for node in nodes:
         yield from node.groups
-        for each in node.partials:
-            yield from each.arguments
-            yield from () if each.filter is None else (each.filter,)
+        for folded in node.partials:
+            yield from folded.arguments
+            yield from () if folded.filter is None else (folded.filter,)
 
 
 def is_for_tables(node: Node) -> bool:
@@ -265,7 +261,7 @@ def is_for_tables(node: Node) -> bool:
 
 def alike(nodes: Mapping[int, Node]) -> Iterator[Mapping[int, Node]]:
     """Those that keep the same rows and have the same boundaries."""
-    found: dict[object, dict[int, Node]] = {}
+    groups: dict[object, dict[int, Node]] = {}
     for place, node in nodes.items():
-        found.setdefault((node.keep, node.boundaries), {})[place] = node
-    yield from found.values()
+        groups.setdefault((node.keep, node.boundaries), {})[place] = node
+    yield from groups.values()

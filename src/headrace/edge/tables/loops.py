@@ -56,10 +56,10 @@ def pack_codes(codes: Integers, first: int, count: int, words: Integers, width: 
     """
     for field in range(len(fields)):
         attribute, word, shift, bits = fields[field]
-        given, beyond = codes[attribute], np.int64(0)
+        column, beyond = codes[attribute], np.int64(0)
         keep = np.int64(0) if shift == 0 else np.int64(-1)
         for row in range(count):
-            code = given[np.uint64(first + row)]
+            code = column[np.uint64(first + row)]
             beyond |= code >> min(bits, 63)
             place = np.uint64(row * width + word)
             words[place] = (words[place] & keep) | (code << shift)
@@ -103,16 +103,16 @@ def draw_place(half: np.uint64, entries: int) -> int:
 
 
 @compiled
-def fold_states(state: int, integers: int, doubles: int, least: int, held: int, given: int) -> int:
+def fold_states(state: int, integers: int, doubles: int, least: int, held: int, added: int) -> int:
     """Two states of a group as one."""
     if state < integers:
-        return held + given
+        return held + added
     if state < doubles:
-        total = np.int64(held).view(np.float64) + np.int64(given).view(np.float64)
+        total = np.int64(held).view(np.float64) + np.int64(added).view(np.float64)
         return np.float64(total).view(np.int64)  # type: ignore[return-value]
     if state < least:
-        return min(held, given)
-    return max(held, given)
+        return min(held, added)
+    return max(held, added)
 
 
 # Entries
@@ -200,7 +200,7 @@ def put(
             other = base + draw_place(spread & LOW_HALF, tables[number, ENTRIES]) * stride
             is_held = holds(words, tables, number, other, source, generation)
             at = other if is_held else loser(words, at, other, generation)
-        states, given = tables[number, GREATEST_END], source + tables[number, SOURCE_KEYS]
+        states, added = tables[number, GREATEST_END], source + tables[number, SOURCE_KEYS]
         if is_held:
             words[np.uint64(at)] = generation
             integers, doubles, least = (
@@ -211,7 +211,7 @@ def put(
             for state in range(states):
                 place = np.uint64(at + 1 + keys + state)
                 words[place] = fold_states(
-                    state, integers, doubles, least, words[place], words[np.uint64(given + state)]
+                    state, integers, doubles, least, words[place], words[np.uint64(added + state)]
                 )
             number = tables[number, AFTER]
         else:
@@ -228,7 +228,7 @@ def put(
             for key in range(keys):
                 words[np.uint64(at + 1 + key)] = key_of(words, tables, number, source, key)
             for state in range(states):
-                words[np.uint64(at + 1 + keys + state)] = words[np.uint64(given + state)]
+                words[np.uint64(at + 1 + keys + state)] = words[np.uint64(added + state)]
             if held == EMPTY:
                 number = tables[number, AFTER]
             else:
@@ -310,8 +310,8 @@ def feed_rows(
         if is_held and is_one_word:
             words[np.uint64(at)] = now
             for state in range(states):
-                held, given = np.uint64(at + 2 + state), np.uint64(source + source_keys + state)
-                words[held] = fold_states(state, integers, doubles, least, words[held], words[given])
+                held, added = np.uint64(at + 2 + state), np.uint64(source + source_keys + state)
+                words[held] = fold_states(state, integers, doubles, least, words[held], words[added])
             hits += 1
         else:
             put(words, tables, full, tree, after, source, now, now)

@@ -18,11 +18,11 @@ from headrace.model.arrays import Integers
 from headrace.planner.phantoms.configuration import Configuration
 
 WORD_BITS = 64
-MOST_ENTRIES = 2**32 - 1
+MAX_ENTRIES = 2**32 - 1
 """Places are drawn from half a hash."""
 
 
-class Fold(Enum):
+class FoldRule(Enum):
     """What is done with two states of a group; in this order they stand in an entry, so that each kind is one loop."""
 
     ADD_INTEGERS = 0
@@ -31,18 +31,18 @@ class Fold(Enum):
     KEEP_GREATEST = 3
 
 
-class Kind(Enum):
+class StateKind(Enum):
     """An aggregate. Whole numbers wrap at 64 bits, so a sum is right whenever it fits, whatever came before."""
 
-    COUNT = ("count", Fold.ADD_INTEGERS, None)
-    SUM = ("sum", Fold.ADD_INTEGERS, np.int64)
-    DOUBLE_SUM = ("sum of doubles", Fold.ADD_DOUBLES, np.float64)
-    LEAST = ("least", Fold.KEEP_LEAST, np.int64)
-    LEAST_DOUBLE = ("least double", Fold.KEEP_LEAST, np.float64)
-    GREATEST = ("greatest", Fold.KEEP_GREATEST, np.int64)
-    GREATEST_DOUBLE = ("greatest double", Fold.KEEP_GREATEST, np.float64)
+    COUNT = ("count", FoldRule.ADD_INTEGERS, None)
+    SUM = ("sum", FoldRule.ADD_INTEGERS, np.int64)
+    DOUBLE_SUM = ("sum of doubles", FoldRule.ADD_DOUBLES, np.float64)
+    LEAST = ("least", FoldRule.KEEP_LEAST, np.int64)
+    LEAST_DOUBLE = ("least double", FoldRule.KEEP_LEAST, np.float64)
+    GREATEST = ("greatest", FoldRule.KEEP_GREATEST, np.int64)
+    GREATEST_DOUBLE = ("greatest double", FoldRule.KEEP_GREATEST, np.float64)
 
-    def __init__(self, label: str, fold: Fold, dtype: type[np.generic] | None) -> None:
+    def __init__(self, label: str, fold: FoldRule, dtype: type[np.generic] | None) -> None:
         self.label = label
         self.fold = fold
         self.dtype = dtype
@@ -50,21 +50,21 @@ class Kind(Enum):
     @property
     def is_ordered_double(self) -> bool:
         """Doubles to be compared are kept as whole numbers in the same order, NaN the greatest."""
-        return self.dtype is np.float64 and self.fold is not Fold.ADD_DOUBLES
+        return self.dtype is np.float64 and self.fold is not FoldRule.ADD_DOUBLES
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class StateColumn:
     """One aggregate of all tables, and which of the value columns it is of; a count is of none.
 
     There is no null: give what changes nothing instead, and count the others by the sum of a column of 0 and 1.
     """
 
-    kind: Kind
+    kind: StateKind
     value: int | None = None
 
     def __post_init__(self) -> None:
-        if (self.value is None) != (self.kind is Kind.COUNT):
+        if (self.value is None) != (self.kind is StateKind.COUNT):
             raise ValueError(f"a {self.kind.label} of the value column {self.value}")
         if self.value is not None and self.value < 0:
             raise ValueError("value columns are numbered from 0")
@@ -107,13 +107,13 @@ def depth_first(configuration: Configuration, parent: int | None = None) -> Iter
         yield from depth_first(configuration, number)
 
 
-def state_places(columns: Sequence[Column]) -> tuple[int, ...]:
+def state_places(columns: Sequence[StateColumn]) -> tuple[int, ...]:
     by_fold = sorted(range(len(columns)), key=lambda number: columns[number].kind.fold.value)
     return tuple(by_fold.index(number) for number in range(len(columns)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class MemoryLayout:
     """`order` has the tables' numbers in the configuration, depth first; all else is by place in that order.
 
     `tables` is what the loops know of each. The stream's rows are the first words, `width` for each. `states` says
@@ -132,14 +132,14 @@ class Layout:
 
 def lay_out(
     configuration: Configuration,
-    columns: Sequence[Column],
+    columns: Sequence[StateColumn],
     sizes: Mapping[str, int | None],
     *,
     chunk: int,
     buffered: int,
     sides: int,
     is_second_chance: bool,
-) -> Layout:
+) -> MemoryLayout:
     """First `chunk` rows of the stream, then a row for what each table evicted last, then entries, then the output.
 
     Each query has `buffered` rows on each of the output's sides.
@@ -150,14 +150,14 @@ def lay_out(
     key_words = tuple(words_of(fields, configuration.tables[number].attributes) for number in order)
     width = len(stream_words) + len(columns)
     tables = np.zeros((len(order), at.KEY + 2 * len(stream_words)), dtype=np.int64)
-    tables[:, at.KEYS] = [len(own) for own in key_words]
+    tables[:, at.KEYS] = [len(words) for words in key_words]
     tables[:, at.STRIDE] = 1 + tables[:, at.KEYS] + len(columns)
     tables[:, at.ENTRIES] = [configuration.tables[number].entries for number in order]
     tables[:, at.IS_QUERY] = [configuration.tables[number].is_query for number in order]
     tables[:, at.BUFFERED] = buffered
     tables[:, at.OLDER] = sides - 1
     tables[:, at.SECOND_CHANCE] = is_second_chance
-    for fold in Fold:
+    for fold in FoldRule:
         tables[:, at.INTEGERS_END + fold.value] = sum(column.kind.fold.value <= fold.value for column in columns)
     end = place_regions(tables, at.EVICTED, tables[:, at.STRIDE], chunk * width)
     end = place_regions(tables, at.BASE, tables[:, at.STRIDE] * tables[:, at.ENTRIES], end)
@@ -175,7 +175,7 @@ def lay_out(
             kept = configuration.tables[number].attributes
             mask = sum(field.mask for name, field in fields.items() if name in kept and field.word == word)
             tables[place, at.KEY + 2 * key : at.KEY + 2 * key + 2] = above.index(word), mask
-    return Layout(
+    return MemoryLayout(
         order=order,
         trees=tuple(order.index(number) for number in configuration.children(None)),
         fields=fields,

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregates.partials import Partial
-from headrace.edge.tables.memory_layout import Kind
+from headrace.edge.tables.coders import Growing
+from headrace.edge.tables.memory_layout import StateKind
 from headrace.edge.tables.tables import Values
 from headrace.expressions.columns import raw
 from headrace.kernel.level1.rows import StreamRows
@@ -28,11 +29,11 @@ from headrace.model.arrays import Integers
 from headrace.model.arrow import arrow_type
 from headrace.model.types import MAX_BIGINT, MIN_BIGINT
 
-MOST_SUM = 1 << 62
+MAX_SUM = 1 << 62
 """Magnitudes that add up to no more surely fit a word."""
-MOST_DOUBLES = 1 << 22
+MAX_DOUBLES = 1 << 22
 """This many DOUBLEs added up one by one lose less than 1e-9 of their magnitudes."""
-MOST_DOUBLE = 1e300
+MAX_DOUBLE = 1e300
 """That many DOUBLEs of this magnitude do not overflow."""
 HALF_BITS = 32
 LOW_HALF = (1 << HALF_BITS) - 1
@@ -50,7 +51,7 @@ def is_tabular(partial: Partial) -> bool:
     return partial.kind in TABULAR and partial.arguments[0].type.name in TABULAR[partial.kind]
 
 
-class Operand:
+class Operand(Growing):
     """Values under a filter, and what is known of them: whether any is NULL, and how large their sum may be."""
 
     def __init__(self, partial: Partial) -> None:
@@ -75,7 +76,7 @@ class Operand:
             return False
         if not self.is_summed or self.is_wide:
             return True
-        return self.bound + self.weight(values) <= (MOST_DOUBLES if self.is_double else MOST_SUM)
+        return self.bound + self.weight(values) <= (MAX_DOUBLES if self.is_double else MAX_SUM)
 
     def grow(self, source: StreamRows) -> None:
         """Until it fits. All tables are empty."""
@@ -84,7 +85,7 @@ class Operand:
 
     def clear(self) -> None:
         """All tables are empty."""
-        if not self.is_double and self.bound > MOST_SUM >> 1:
+        if not self.is_double and self.bound > MAX_SUM >> 1:
             self.is_wide = True
         self.bound = 0
 
@@ -105,7 +106,7 @@ class Operand:
         """Whether tables may add the values up: the kernel knows what infinite ones, and very large ones, come to."""
         if not (self.is_summed and self.is_double):
             return True
-        return bool(np.abs(doubles(self.values(source))).max(initial=0.0) <= MOST_DOUBLE)
+        return bool(np.abs(doubles(self.values(source))).max(initial=0.0) <= MAX_DOUBLE)
 
 
 # Columns of numbers, one for each row
@@ -115,11 +116,11 @@ Make = Callable[[pa.Array], Values]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class TableColumn:
     """What the tables are fed of an operand, and what they do with it."""
 
     operand: Operand
-    kind: Kind
+    kind: StateKind
     make: Make
 
 
@@ -151,50 +152,46 @@ def upper_half(word: Integers, has_sign: bool) -> Integers:
     return shifted if has_sign else shifted & LOW_HALF
 
 
-def doubles(values: pa.Array) -> npt.NDArray[np.float64]:
-    return without_null(values, raw(values, np.float64), 0.0)
-
-
 def fill_nulls(values: pa.Array, neutral: int) -> Integers:
     return without_null(values, raw(values), neutral)
 
 
-def doubles_bounded_by(values: pa.Array, neutral: float) -> npt.NDArray[np.float64]:
+def doubles(values: pa.Array, neutral: float = 0.0) -> npt.NDArray[np.float64]:
     return without_null(values, raw(values, np.float64), neutral)
 
 
 HALVES: tuple[Make, ...] = tuple(bound_to(half, place=place) for place in range(4))
-EXTREMES: dict[tuple[str, bool], tuple[Kind, Make]] = {
-    ("min", False): (Kind.LEAST, bound_to(fill_nulls, neutral=MAX_BIGINT)),
-    ("max", False): (Kind.GREATEST, bound_to(fill_nulls, neutral=MIN_BIGINT)),
-    ("min", True): (Kind.LEAST_DOUBLE, bound_to(doubles_bounded_by, neutral=np.nan)),
-    ("max", True): (Kind.GREATEST_DOUBLE, bound_to(doubles_bounded_by, neutral=-np.inf)),
+EXTREMES: dict[tuple[str, bool], tuple[StateKind, Make]] = {
+    ("min", False): (StateKind.LEAST, bound_to(fill_nulls, neutral=MAX_BIGINT)),
+    ("max", False): (StateKind.GREATEST, bound_to(fill_nulls, neutral=MIN_BIGINT)),
+    ("min", True): (StateKind.LEAST_DOUBLE, bound_to(doubles, neutral=np.nan)),
+    ("max", True): (StateKind.GREATEST_DOUBLE, bound_to(doubles, neutral=-np.inf)),
 }
 
 
-def givens_of(partial: Partial, operand: Operand | None) -> tuple[Given | None, ...]:
+def table_columns_of(partial: Partial, operand: Operand | None) -> tuple[TableColumn | None, ...]:
     """What a partial's state is made of, at last how many values there were; None is the number of rows."""
     if operand is None:
         return (None,)
-    count = Given(operand, Kind.SUM, validity_words) if operand.has_null else None
+    count = TableColumn(operand, StateKind.SUM, validity_words) if operand.has_null else None
     if partial.kind == "count":
         return (count,)
     if partial.kind != "sum":
-        return Given(operand, *EXTREMES[partial.kind, operand.is_double]), count
+        return TableColumn(operand, *EXTREMES[partial.kind, operand.is_double]), count
     if operand.is_double:
-        return Given(operand, Kind.DOUBLE_SUM, doubles), count
+        return TableColumn(operand, StateKind.DOUBLE_SUM, doubles), count
     if not operand.is_wide:
-        return Given(operand, Kind.SUM, whole), count
+        return TableColumn(operand, StateKind.SUM, whole), count
     halves = HALVES if operand.type is not None and operand.type.name == "DECIMAL" else HALVES[:2]
-    return *(Given(operand, Kind.SUM, make) for make in halves), count
+    return *(TableColumn(operand, StateKind.SUM, make) for make in halves), count
 
 
 # The way back
 
 
-def state_from(partial: Partial, given: Sequence[Values]) -> Columns:
+def state_from(partial: Partial, columns: Sequence[Values]) -> Columns:
     """The columns of the partial's state, from what the tables have for it."""
-    *parts, counts = given
+    *parts, counts = columns
     if partial.kind == "count":
         return (pa.array(counts),)
     has_value = counts > 0
@@ -218,9 +215,9 @@ def spread_sign(totals: Integers, words: int) -> Integers:
 def joined_halves(halves: Sequence[Integers], words: int) -> Integers:
     """Sums of halves as numbers of several words, the least significant first: what is beyond a half is carried."""
     carried = np.zeros_like(halves[0])
-    found = []
+    parts = []
     for place in range(2 * words):
         total = carried if place >= len(halves) else halves[place] + carried
-        found.append(total & LOW_HALF)
+        parts.append(total & LOW_HALF)
         carried = total >> HALF_BITS
-    return np.stack([low | (high << HALF_BITS) for low, high in zip(found[::2], found[1::2], strict=True)], axis=1)
+    return np.stack([low | (high << HALF_BITS) for low, high in zip(parts[::2], parts[1::2], strict=True)], axis=1)

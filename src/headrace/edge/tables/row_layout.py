@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from headrace.aggregates.partials import Partial
 from headrace.edge.tables.coders import CellCoder, Coder, GroupCoder, coder_of
-from headrace.edge.tables.memory_layout import Column, Kind, bit_fields, words_of
-from headrace.edge.tables.operands import Given, Operand, givens_of
+from headrace.edge.tables.memory_layout import StateColumn, StateKind, bit_fields, words_of
+from headrace.edge.tables.operands import Operand, TableColumn, table_columns_of
 from headrace.edge.tables.tables import Values
 from headrace.kernel.level1.fold import keep_rows
 from headrace.kernel.level1.rows import NodeSource, StreamRows
@@ -25,16 +25,16 @@ from headrace.predicates import Dimension, Predicate
 WORD_BYTES = 8
 VALUE_BYTES = 32
 """Expected of a value that does not fit a word."""
-LEAST_VALUES = 4
+MIN_VALUES = 4
 
 
-class Piece:
+class RowPiece:
     """Rows of the stream, each filter, coder and operand asked once for all nodes."""
 
     def __init__(self, source: StreamRows) -> None:
         self.source = source
         self.known_codes: dict[Coder, tuple[Integers, ...]] = {}
-        self.known_values: dict[Given, Values] = {}
+        self.known_values: dict[TableColumn, Values] = {}
         self.known_rows: dict[frozenset[Predicate], NodeSource] = {}
 
     def keep_rows(self, keep: frozenset[Predicate]) -> NodeSource:
@@ -47,10 +47,10 @@ class Piece:
             self.known_codes[coder] = coder.codes(self.source)
         return self.known_codes[coder]
 
-    def values(self, given: Given) -> Values:
-        if given not in self.known_values:
-            self.known_values[given] = given.make(given.operand.values(self.source))
-        return self.known_values[given]
+    def values(self, column: TableColumn) -> Values:
+        if column not in self.known_values:
+            self.known_values[column] = column.make(column.operand.values(self.source))
+        return self.known_values[column]
 
 
 @dataclass(frozen=True)
@@ -63,19 +63,22 @@ class Attributes:
     operands: Mapping[Partial, Operand | None]
 
     def relation(self, node: Node) -> Relation:
-        return frozenset(self.names[each] for each in (*node.dimensions, *node.groups))
+        return frozenset(self.names[attribute] for attribute in (*node.dimensions, *node.groups))
 
 
 class Form(NamedTuple):
     """How rows become words: the fields of the attributes with their code spaces, and the columns to fold."""
 
     sizes: tuple[tuple[str, int | None], ...]
-    givens: tuple[Given, ...]
+    table_columns: tuple[TableColumn, ...]
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[StateColumn]:
         """First the number of rows."""
-        return [Column(Kind.COUNT), *(Column(given.kind, place) for place, given in enumerate(self.givens))]
+        return [
+            StateColumn(StateKind.COUNT),
+            *(StateColumn(column.kind, place) for place, column in enumerate(self.table_columns)),
+        ]
 
     def in_fields(self, configuration: Configuration) -> Configuration:
         """With tables by the fields of their attributes."""
@@ -91,7 +94,7 @@ class Form(NamedTuple):
     def entry_bytes(self, attributes: Relation) -> int:
         """A tag, keys, the number of rows and other states."""
         keys = words_of(bit_fields(dict(self.sizes)), self.names(attributes))
-        return WORD_BYTES * (1 + len(keys) + 1 + len(self.givens))
+        return WORD_BYTES * (1 + len(keys) + 1 + len(self.table_columns))
 
 
 def form_of(coders: Mapping[str, Coder], partials: Iterable[Partial], attributes: Attributes) -> Form:
@@ -99,8 +102,8 @@ def form_of(coders: Mapping[str, Coder], partials: Iterable[Partial], attributes
     sizes = [
         (field_name(name, place), size) for name, coder in coders.items() for place, size in enumerate(coder.sizes)
     ]
-    wanted = (given for partial in partials for given in givens_of(partial, attributes.operands[partial]))
-    return Form(tuple(sizes), tuple(dict.fromkeys(given for given in wanted if given is not None)))
+    wanted = (column for partial in partials for column in table_columns_of(partial, attributes.operands[partial]))
+    return Form(tuple(sizes), tuple(dict.fromkeys(column for column in wanted if column is not None)))
 
 
 def field_name(attribute: str, place: int) -> str:
@@ -116,10 +119,13 @@ def attributes_of(nodes: Iterable[Node], printer: NodePrinter, values_bytes: int
     trees = dict.fromkeys(tree for node in every for tree in sorted(node.groups, key=stable_text))
     dimensions = dict.fromkeys(dimension for node in every for dimension in node.dimensions)
     names: dict[Dimension | Expression, str] = {}
-    for each in (*trees, *dimensions):
-        text = f"cells of {printer.text(each.expression)}" if isinstance(each, Dimension) else printer.text(each)
-        names[each] = text if text not in names.values() else f"{text} ({len(names)})"
-    own_bytes = max(LEAST_VALUES * VALUE_BYTES, values_bytes // max(1, len(trees)))
+    for attribute in (*trees, *dimensions):
+        if isinstance(attribute, Dimension):
+            text = f"cells of {printer.text(attribute.expression)}"
+        else:
+            text = printer.text(attribute)
+        names[attribute] = text if text not in names.values() else f"{text} ({len(names)})"
+    own_bytes = max(MIN_VALUES * VALUE_BYTES, values_bytes // max(1, len(trees)))
     groups: dict[Expression, GroupCoder] = {tree: coder_of(tree, own_bytes // VALUE_BYTES, own_bytes) for tree in trees}
     coders: dict[str, Coder] = {names[tree]: coder for tree, coder in groups.items()}
     coders |= {names[dimension]: CellCoder(dimension) for dimension in dimensions}
@@ -129,11 +135,11 @@ def attributes_of(nodes: Iterable[Node], printer: NodePrinter, values_bytes: int
 def operands_of(nodes: Iterable[Node]) -> dict[Partial, Operand | None]:
     """Those of the same values have one; that of count(*) is none."""
     known: dict[object, Operand] = {}
-    found: dict[Partial, Operand | None] = {}
-    for each in dict.fromkeys(each for node in nodes for each in sorted(node.partials, key=stable_text)):
-        if not each.arguments and each.filter is None:
-            found[each] = None
+    operands: dict[Partial, Operand | None] = {}
+    for partial in dict.fromkeys(partial for node in nodes for partial in sorted(node.partials, key=stable_text)):
+        if not partial.arguments and partial.filter is None:
+            operands[partial] = None
             continue
-        operand = found[each] = known.setdefault((each.arguments, each.filter), Operand(each))
-        operand.is_summed = operand.is_summed or each.kind == "sum"
-    return found
+        operand = operands[partial] = known.setdefault((partial.arguments, partial.filter), Operand(partial))
+        operand.is_summed = operand.is_summed or partial.kind == "sum"
+    return operands

@@ -14,7 +14,7 @@ from headrace.model.arrays import Integers
 from headrace.windows import Boundaries
 
 
-class Span(NamedTuple):
+class SliceSpan(NamedTuple):
     """Rows of one slice, from `begin` until before `end`."""
 
     begin: int
@@ -31,7 +31,7 @@ class Spans(NamedTuple):
     """`positions` says where the rows are in their piece; None if they are all of it, as they come."""
 
     positions: Integers | None
-    spans: Sequence[Span]
+    spans: Sequence[SliceSpan]
 
 
 def spans_of(rows: NodeSource, boundaries: tuple[Boundaries, ...]) -> Spans:
@@ -45,7 +45,9 @@ def spans_of(rows: NodeSource, boundaries: tuple[Boundaries, ...]) -> Spans:
     begins = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
     ends, numbers = np.append(begins[1:], len(codes)), codes[begins]
     columns = (begins, ends, slices.starts_us[numbers], slices.ends_us[numbers])
-    return Spans(positions, [Span(*each) for each in zip(*(column.tolist() for column in columns), strict=True)])
+    return Spans(
+        positions, [SliceSpan(*bounds) for bounds in zip(*(column.tolist() for column in columns), strict=True)]
+    )
 
 
 def take_rows(values: Values, positions: Integers | None) -> Values:
@@ -57,6 +59,6 @@ def code_matrix(codes: Sequence[Integers], positions: Integers | None) -> Intege
     if positions is None:
         return np.stack(codes)
     matrix = np.empty((len(codes), len(positions)), dtype=np.int64)
-    for row, each in zip(matrix, codes, strict=True):
-        np.take(each, positions, out=row, mode="clip")  # all are there: to look for others would take a second copy
+    for row, column in zip(matrix, codes, strict=True):
+        np.take(column, positions, out=row, mode="clip")  # all are there: to look for others would take a second copy
     return matrix

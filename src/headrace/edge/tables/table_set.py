@@ -8,12 +8,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.edge.tables.adaptation import Sample, Seen, candidates, configuration_for, has_drifted, is_about
-from headrace.edge.tables.drain import Drained, partials_of
-from headrace.edge.tables.row_layout import WORD_BYTES, Attributes, Form, Piece, attribute_of, form_of
-from headrace.edge.tables.spans import Span, code_matrix, spans_of, take_rows
+from headrace.edge.tables.adaptation import (
+    CodeSample,
+    SizeEstimates,
+    candidates,
+    configuration_for,
+    has_drifted,
+    is_about,
+)
+from headrace.edge.tables.operands import state_from, table_columns_of
+from headrace.edge.tables.row_layout import WORD_BYTES, Attributes, Form, RowPiece, attribute_of, form_of
+from headrace.edge.tables.spans import SliceSpan, code_matrix, spans_of, take_rows
 from headrace.edge.tables.tables import CHUNK, Evicted, Flush, Replacement, Tables
-from headrace.kernel.combine import NodePartials
+from headrace.kernel.combine import NodePartials, ordered_groups, ordered_partials
 from headrace.kernel.level1.fold import fold_all
 from headrace.kernel.level1.rows import KeptRows, NodeSource
 from headrace.model.arrays import Integers
@@ -25,28 +32,28 @@ from headrace.planner.phantoms.relations import Relation
 Part = tuple[int, NodePartials]
 """Rows of the node at a place of the plan."""
 
-MOST_BUFFERED = 1_024
-LEAST_BUFFERED = 256
-MOST_SAMPLED = 8_192
-LEAST_SAMPLED = 512
+MAX_BUFFERED = 1_024
+MIN_BUFFERED = 256
+MAX_SAMPLED = 8_192
+MIN_SAMPLED = 512
 OUTPUT_SHARE = SAMPLE_SHARE = 8
 """The part of the output, and that of the sample, of the tables' memory is one over this."""
 
 
 @dataclass
-class Running:
+class LiveTables:
     """Tables in use, for as long as the form is the same."""
 
     form: Form
     configuration: Configuration
     tables: Tables
-    sample: Sample
+    sample: CodeSample
     evicted: dict[int, list[Evicted]] = field(default_factory=dict)
     nbytes: int = 0
     """Of what was evicted."""
 
 
-class Shared:
+class TableSet:
     """Tables for nodes by their places in the plan."""
 
     def __init__(
@@ -71,20 +78,20 @@ class Shared:
         used = frozenset[str]().union(*self.places)
         self.coders = {name: coder for name, coder in attributes.coders.items() if name in used}
         self.partials = sorted({partial for node in nodes.values() for partial in node.partials}, key=stable_text)
-        found = {attributes.operands[partial] for partial in self.partials}
-        self.operands = [operand for operand in found if operand is not None]
-        self.seen: Seen | None = None
-        self.running: Running | None = None
+        operands = {attributes.operands[partial] for partial in self.partials}
+        self.operands = [operand for operand in operands if operand is not None]
+        self.seen: SizeEstimates | None = None
+        self.live: LiveTables | None = None
         self.ends_us: dict[int, int] = {}
 
     @property
     def nbytes(self) -> int:
-        running = self.running
-        return 0 if running is None else running.tables.nbytes + running.sample.codes.nbytes + running.nbytes
+        live = self.live
+        return 0 if live is None else live.tables.nbytes + live.sample.codes.nbytes + live.nbytes
 
     # Rows in
 
-    def feed(self, piece: Piece) -> Iterator[Part]:
+    def feed(self, piece: RowPiece) -> Iterator[Part]:
         """Rows whose codes fit. What the kernel folded is given at once, all else when it is drained."""
         rows = piece.keep_rows(self.keep)
         if not len(rows.times_us):
@@ -101,33 +108,33 @@ class Shared:
         if long:
             self.feed_spans(piece, positions, long)
 
-    def worth_a_turn(self, spans: Sequence[Span]) -> Collection[Span]:
+    def worth_a_turn(self, spans: Sequence[SliceSpan]) -> Collection[SliceSpan]:
         """Those that tables take: of slices that many rows are of, the slice they have already, and the newest.
 
         When tables turn to another slice, all their entries leave. Some late rows are not worth that.
         """
-        current = None if self.running is None else self.running.tables.slice
+        current = None if self.live is None else self.live.tables.slice
         newest = spans[-1].start_us if current is None else max(current, spans[-1].start_us)
         return {span for span in spans if span.rows >= self.span_rows or span.start_us in (current, newest)}
 
-    def feed_spans(self, piece: Piece, positions: Integers | None, spans: Collection[Span]) -> None:
+    def feed_spans(self, piece: RowPiece, positions: Integers | None, spans: Collection[SliceSpan]) -> None:
         form = form_of(self.coders, self.partials, self.attributes)
-        codes = code_matrix([each for coder in self.coders.values() for each in piece.codes(coder)], positions)
-        values = [take_rows(piece.values(given), positions) for given in form.givens]
+        codes = code_matrix([codes for coder in self.coders.values() for codes in piece.codes(coder)], positions)
+        values = [take_rows(piece.values(column), positions) for column in form.table_columns]
         ordered = sorted(spans)
-        if self.running is None or self.running.form != form:
-            self.running = self.start_tables(form, codes, ordered)
+        if self.live is None or self.live.form != form:
+            self.live = self.start_tables(form, codes, ordered)
         for span in ordered:
-            own = codes[:, span.begin : span.end]
+            span_codes = codes[:, span.begin : span.end]
             self.ends_us[span.start_us] = span.end_us
-            self.running.sample.add(own, span.start_us)
-            given = [each[span.begin : span.end] for each in values]
-            self.keep_evicted(self.running, self.running.tables.feed(own, given, span.start_us))
+            self.live.sample.add(span_codes, span.start_us)
+            span_values = [column[span.begin : span.end] for column in values]
+            self.keep_evicted(self.live, self.live.tables.feed(span_codes, span_values, span.start_us))
 
-    def keep_evicted(self, running: Running, evicted: Iterator[Evicted]) -> None:
+    def keep_evicted(self, live: LiveTables, evicted: Iterator[Evicted]) -> None:
         for part in evicted:
-            running.evicted.setdefault(part.query, []).append(part)
-            running.nbytes += part.codes.nbytes + sum(each.nbytes for each in part.values)
+            live.evicted.setdefault(part.query, []).append(part)
+            live.nbytes += part.codes.nbytes + sum(column.nbytes for column in part.values)
 
     def fold(self, rows: NodeSource) -> Iterator[Part]:
         for place, node in self.nodes.items():
@@ -135,10 +142,10 @@ class Shared:
 
     # Tables
 
-    def start_tables(self, form: Form, codes: Integers, spans: Sequence[Span]) -> Running:
+    def start_tables(self, form: Form, codes: Integers, spans: Sequence[SliceSpan]) -> LiveTables:
         """Empty tables. The first time sizes are those of the rows at hand."""
         rows = self.memory_bytes // SAMPLE_SHARE // (WORD_BYTES * (1 + len(form.sizes)))
-        sample = Sample(len(form.sizes), max(LEAST_SAMPLED, min(MOST_SAMPLED, rows)))
+        sample = CodeSample(len(form.sizes), max(MIN_SAMPLED, min(MAX_SAMPLED, rows)))
         if self.seen is None:
             for span in spans:
                 sample.add(codes[:, span.begin : span.end], span.start_us)
@@ -153,12 +160,12 @@ class Shared:
             flush=self.flush,
             buffered=self.buffer_bytes(form),
         )
-        return Running(form, configuration, tables, sample)
+        return LiveTables(form, configuration, tables, sample)
 
-    def sizes_in(self, sample: Sample, form: Form) -> Seen:
+    def sizes_in(self, sample: CodeSample, form: Form) -> SizeEstimates:
         return sample.measure({relation: form.places(relation) for relation in candidates(self.places)})
 
-    def choose_configuration(self, form: Form, seen: Seen, sample: Sample) -> Configuration:
+    def choose_configuration(self, form: Form, seen: SizeEstimates, sample: CodeSample) -> Configuration:
         """For what the rows in work, the sample and the output leave of the memory."""
         rows_in_work = CHUNK * form.entry_bytes(frozenset(self.coders))
         left = self.memory_bytes - rows_in_work - sample.codes.nbytes - self.buffer_bytes(form) * self.row_bytes(form)
@@ -171,45 +178,81 @@ class Shared:
 
     def buffer_bytes(self, form: Form) -> int:
         rows = self.memory_bytes // OUTPUT_SHARE // self.row_bytes(form)
-        return max(LEAST_BUFFERED, min(MOST_BUFFERED, rows))
+        return max(MIN_BUFFERED, min(MAX_BUFFERED, rows))
 
     @property
     def weight(self) -> float:
         """What memory saves here: collisions are as many as rows times groups by the space for them [GS 5]."""
-        if self.running is None or self.seen is None:
+        if self.live is None or self.seen is None:
             return 0.0
-        form, groups = self.running.form, self.seen.groups
+        form, groups = self.live.form, self.seen.groups
         needed = sum(groups[relation] * form.entry_bytes(relation) for relation in self.places)
-        return math.sqrt(self.running.sample.fed * needed)
+        return math.sqrt(self.live.sample.fed * needed)
 
     def adapt(self, memory_bytes: int) -> None:
         """Other tables, if sizes or the memory have changed. All are empty, and nothing waits to be drained."""
-        running = self.running
-        if running is None or self.seen is None or not running.sample.rows:
+        live = self.live
+        if live is None or self.seen is None or not live.sample.rows:
             return
-        seen = self.sizes_in(running.sample, running.form)
+        seen = self.sizes_in(live.sample, live.form)
         if has_drifted(self.seen, seen) or not is_about(memory_bytes, self.memory_bytes):
-            self.seen, self.memory_bytes, self.running = seen, memory_bytes, None
-        running.sample.clear()
+            self.seen, self.memory_bytes, self.live = seen, memory_bytes, None
+        live.sample.clear()
 
     # Partials out
 
     def settle(self) -> Iterator[Part]:
         """All there is: then the tables are empty."""
-        if self.running is not None:
-            self.keep_evicted(self.running, self.running.tables.flush())
+        if self.live is not None:
+            self.keep_evicted(self.live, self.live.tables.flush())
             yield from self.drain()
         self.ends_us.clear()
 
     def drain(self) -> Iterator[Part]:
         """What was evicted."""
-        running = self.running
-        if running is None:
+        live = self.live
+        if live is None:
             return
-        for parts in running.evicted.values():
-            drained = Drained(parts, self.ends_us)
+        for parts in live.evicted.values():
+            evicted = EvictedRows(parts, self.ends_us)
             relation = frozenset(map(attribute_of, parts[0].attributes))
             for place in self.places[relation]:
-                yield place, partials_of(self.nodes[place], drained, self.attributes, running.form)
-        running.evicted.clear()
-        running.nbytes = 0
+                yield place, partials_of(self.nodes[place], evicted, self.attributes, live.form)
+        live.evicted.clear()
+        live.nbytes = 0
+
+
+# From what tables evicted to partials
+
+
+class EvictedRows:
+    """Rows that one query evicted, put together."""
+
+    def __init__(self, parts: Sequence[Evicted], ends_us: Mapping[int, int]) -> None:
+        lengths = [len(part) for part in parts]
+        self.starts_us = np.repeat(np.array([part.slice for part in parts], dtype=np.int64), lengths)
+        self.ends_us = np.repeat(np.array([ends_us[part.slice] for part in parts], dtype=np.int64), lengths)
+        self.values = [np.concatenate(columns) for columns in zip(*(part.values for part in parts), strict=True)]
+        self.matrix = np.concatenate([part.codes for part in parts], axis=1)
+        self.names = parts[0].attributes
+
+    def codes(self, attribute: str) -> list[Integers]:
+        """Of each of its fields."""
+        return [row for name, row in zip(self.names, self.matrix, strict=True) if attribute_of(name) == attribute]
+
+
+def partials_of(node: Node, evicted: EvictedRows, attributes: Attributes, form: Form) -> NodePartials:
+    """A group may come several times."""
+    cells = np.zeros(len(evicted.starts_us), dtype=np.int64)
+    for dimension in node.dimensions:
+        (codes,) = evicted.codes(attributes.names[dimension])
+        cells = cells * dimension.size + codes
+    groups = {
+        tree: attributes.groups[tree].decode(evicted.codes(attributes.names[tree])) for tree in ordered_groups(node)
+    }
+    states = {}
+    for partial in ordered_partials(node):
+        wanted = table_columns_of(partial, attributes.operands[partial])
+        places = [0 if column is None else 1 + form.table_columns.index(column) for column in wanted]
+        states[partial] = state_from(partial, [evicted.values[place] for place in places])
+    return NodePartials(node, evicted.starts_us, evicted.ends_us, cells, groups, states)

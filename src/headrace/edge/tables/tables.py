@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from headrace.edge.tables import loops as at
 from headrace.edge.tables.loops import LARGEST, copy_ordered, copy_values, feed_rows, pack_codes, sweep
-from headrace.edge.tables.memory_layout import MOST_ENTRIES, WORD_BITS, Column, Kind, lay_out
+from headrace.edge.tables.memory_layout import MAX_ENTRIES, WORD_BITS, StateColumn, StateKind, lay_out
 from headrace.model.arrays import Integers
 from headrace.planner.phantoms.configuration import Configuration
 
@@ -38,7 +38,7 @@ class Flush(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class TableCounts:
     """Of one table. A collision finds other groups of its slice in all its places; each eviction is a row passed on."""
 
     probes: int
@@ -84,7 +84,7 @@ class Tables:
     def __init__(
         self,
         configuration: Configuration,
-        columns: Sequence[Column],
+        columns: Sequence[StateColumn],
         sizes: Mapping[str, int | None],
         *,
         replacement: Replacement = Replacement.SECOND_CHANCE,
@@ -96,8 +96,8 @@ class Tables:
             raise ValueError("at least one row is buffered, and one entry swept")
         if not configuration.tables:
             raise ValueError("a configuration without tables")
-        if any(table.entries > MOST_ENTRIES for table in configuration.tables):
-            raise ValueError(f"a table of more than {MOST_ENTRIES} entries")
+        if any(table.entries > MAX_ENTRIES for table in configuration.tables):
+            raise ValueError(f"a table of more than {MAX_ENTRIES} entries")
         used = frozenset[str]().union(*(table.attributes for table in configuration.tables))
         if missing := used - sizes.keys():
             raise ValueError(f"no codes are given for {', '.join(sorted(missing))}")
@@ -128,7 +128,7 @@ class Tables:
             dtype=np.int64,
         )
         for column, place in zip(columns, self.layout.states, strict=True):
-            if column.kind is Kind.COUNT:
+            if column.kind is StateKind.COUNT:
                 self.words[self.first_state + place : CHUNK * self.layout.width : self.layout.width] = 1
         self.generation = FIRST_GENERATION
         self.slice: int | None = None
@@ -141,11 +141,11 @@ class Tables:
         return self.words.nbytes + self.tables.nbytes + self.full.nbytes + self.fields.nbytes
 
     @property
-    def counts(self) -> tuple[Counts, ...]:
+    def counts(self) -> tuple[TableCounts, ...]:
         """For each table of the configuration."""
         counted = (self.tables[self.layout.order.index(number)] for number in range(len(self.layout.order)))
         return tuple(
-            Counts(
+            TableCounts(
                 probes=int(table[at.PROBES]),
                 hits=int(table[at.PROBES] - table[at.MISSES]),
                 collisions=int(table[at.COLLISIONS]),
@@ -164,8 +164,8 @@ class Tables:
         for column in self.columns:
             if column.value is None:
                 continue
-            given = values[column.value]
-            if given.dtype != column.kind.dtype or given.shape != codes.shape[1:]:
+            numbers = values[column.value]
+            if numbers.dtype != column.kind.dtype or numbers.shape != codes.shape[1:]:
                 raise ValueError(f"a {column.kind.label} is of one {np.dtype(column.kind.dtype)} for each row")
         return self._alone(self._feed(codes, values, slice_))
 
@@ -208,11 +208,11 @@ class Tables:
         for column, place in zip(self.columns, self.layout.states, strict=True):
             if column.value is None:
                 continue
-            given = values[column.value]
+            numbers = values[column.value]
             if column.kind.is_ordered_double:
-                copy_ordered(given.view(np.float64), first, count, words, width, self.first_state + place)
+                copy_ordered(numbers.view(np.float64), first, count, words, width, self.first_state + place)
             else:
-                copy_values(given.view(np.int64), first, count, words, width, self.first_state + place)
+                copy_values(numbers.view(np.int64), first, count, words, width, self.first_state + place)
 
     def _turn(self, slice_: int | None) -> Iterator[Evicted]:
         """The slice ends: from now on its entries are old."""
@@ -268,7 +268,7 @@ class Tables:
         return Evicted(number, slice_, tuple(fields), codes, values)
 
 
-def lower_states(words: Integers, kind: Kind) -> Values:
+def lower_states(words: Integers, kind: StateKind) -> Values:
     """States as they are given out."""
     if kind.is_ordered_double:
         words ^= (words >> 63) & LARGEST

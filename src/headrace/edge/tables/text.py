@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.edge.tables.level1 import LevelOne
-from headrace.edge.tables.table_set import Shared
-from headrace.edge.tables.tables import Counts
+from headrace.edge.tables.table_set import TableSet
+from headrace.edge.tables.tables import TableCounts
 from headrace.planner.explain.labels import count_noun, percent
 from headrace.planner.phantoms.configuration import Configuration
 
@@ -18,19 +18,21 @@ def explain_level(level: LevelOne) -> str:
 def lines_of(level: LevelOne) -> Iterator[str]:
     if level.folded:
         yield f"by the kernel: {count_noun(len(level.folded), 'node')}"
-    for shared in level.shared:
-        yield f"tables for {count_noun(len(shared.nodes), 'node')}, {count_noun(shared.nbytes, 'byte')}"
-        yield from tree_of(shared)
+    for table_set in level.table_sets:
+        yield f"tables for {count_noun(len(table_set.nodes), 'node')}, {count_noun(table_set.nbytes, 'byte')}"
+        yield from tree_of(table_set)
 
 
-def tree_of(shared: Shared) -> Iterator[str]:
-    if shared.running is None:
+def tree_of(table_set: TableSet) -> Iterator[str]:
+    if table_set.live is None:
         yield "  no rows yet"
         return
-    yield from below(shared.running.configuration, shared.running.tables.counts, None, 1)
+    yield from below(table_set.live.configuration, table_set.live.tables.counts, None, 1)
 
 
-def below(configuration: Configuration, counts: tuple[Counts, ...], parent: int | None, depth: int) -> Iterator[str]:
+def below(
+    configuration: Configuration, counts: tuple[TableCounts, ...], parent: int | None, depth: int
+) -> Iterator[str]:
     """Each table under the one that feeds it."""
     for place in configuration.children(parent):
         table, seen = configuration.tables[place], counts[place]
