@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from headrace.edge.agent import Agent
 from headrace.edge.agent_progress import Mode
 from headrace.edge.intake import MAX_REASONS, Intake, Refused, merge
 from headrace.edge.socket_rows import batches_in, lines_in, rows_in
-from headrace.edge.socket_sources import ChannelSource, Connections, Datagrams, Once
+from headrace.edge.socket_sources import ChannelSource, Connections, Datagrams
 from headrace.edge.spool import Spool
 from headrace.wire.orders import Orders
 from tests.edge.agents import EDGE, QUICK, STREAM, Running, in_any_order, sent_rows, upper
@@ -40,7 +41,7 @@ def arrow_bytes(*batches: pa.Table, **options: Any) -> bytes:
 
 
 def taken(data: bytes, items_in: Callable[[Any], Iterator[Any]] = batches_in) -> Intake:
-    return rows_in(list(items_in(Once(data))), STREAM, COLUMNS)
+    return rows_in(list(items_in(BytesIO(data).read)), STREAM, COLUMNS)
 
 
 def send_datagrams(source: Datagrams, *datagrams: bytes) -> None:

@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from io import BytesIO
 from random import Random
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from headrace.edge.admission import Judge
 from headrace.edge.socket_rows import batches_in, lines_in, rows_in
-from headrace.edge.socket_sources import ChannelSource, Connections, Datagrams, Once
+from headrace.edge.socket_sources import ChannelSource, Connections, Datagrams
 from headrace.edge.work import work_for
 from tests.edge.agents import QUERIES, STREAM, orders_for, sent_rows
 from tests.edge.test_file_source import COLUMNS, PATIENCE_S, arrow_stream, json_lines
@@ -75,7 +76,7 @@ def test_what_is_read_goes_through_level_one(encoding: str, rounds: int) -> None
 
     def use(data: bytes) -> None:
         nonlocal bad
-        intake = rows_in(list(ITEMS[encoding](Once(data))), STREAM, COLUMNS)
+        intake = rows_in(list(ITEMS[encoding](BytesIO(data).read)), STREAM, COLUMNS)
         bad += intake.bad
         accepted = judge.admit(intake)
         if accepted.num_rows:

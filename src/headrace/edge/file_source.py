@@ -6,10 +6,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
+from operator import attrgetter
 from typing import Protocol
 
 from headrace.edge.edge_state import Reading, SourceMark, looks
-from headrace.edge.intake import Intake, Refused, concat, intake_of, refused_only
+from headrace.edge.intake import Intake, Refused, concat, intake_of, refused_only, runs_of
 from headrace.inputs import (
     BadFile,
     Source,
@@ -163,21 +164,12 @@ class FileSource:
     def pieces_of(self, unit: Unit, columns: Collection[str]) -> Iterator[Intake]:
         """They are counted, so they must end at the same rows whatever the columns."""
         pieces = map(intake_of, read(self.source, unit, self.stream, columns))
-        return whole_pieces(pieces, parquet.PIECE_ROWS) if self.source.format == "parquet" else pieces
+        if self.source.format != "parquet":
+            return pieces
+        # Arrow splits pieces where a dictionary of some column ends
+        return map(concat, runs_of(pieces, attrgetter("row_count"), parquet.PIECE_ROWS))
 
     def finish(self, file: InputFile) -> None:
         self.seen |= looks([file])
         self.finished.append(file)
         self.reading = None
-
-
-def whole_pieces(pieces: Iterator[Intake], count: int) -> Iterator[Intake]:
-    """Join pieces until they hold `count` rows: Arrow splits them where a dictionary of some column ends."""
-    held: list[Intake] = []
-    for piece in pieces:
-        held.append(piece)
-        if sum(piece.table.num_rows + piece.bad for piece in held) >= count:
-            yield concat(held)
-            held = []
-    if held:
-        yield concat(held)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ MAX_REASONS = 16
 MAX_REASON, MAX_SAMPLE = 300, 100
 """Characters that are kept."""
 OTHER = "other reasons"
+Element = TypeVar("Element")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,11 @@ class Intake:
 
     table: pa.Table
     refused: tuple[Refused, ...] = ()
+
+    @property
+    def row_count(self) -> int:
+        """Return how many rows came, good or bad."""
+        return int(self.table.num_rows) + self.bad
 
     @property
     def bad(self) -> int:
@@ -63,6 +70,18 @@ def refused_only(stream: Stream, columns: Collection[str], *refused: Refused) ->
 def concat(pieces: Sequence[Intake]) -> Intake:
     table = pa.concat_tables([piece.table for piece in pieces]).combine_chunks()
     return Intake(table, merge(refused for piece in pieces for refused in piece.refused))
+
+
+def runs_of(items: Iterable[Element], size: Callable[[Element], int], least: int) -> Iterator[list[Element]]:
+    """Yield runs of items whose sizes add up to `least`; the last one may be shorter."""
+    run: list[Element] = []
+    for item in items:
+        run.append(item)
+        if sum(map(size, run)) >= least:
+            yield run
+            run = []
+    if run:
+        yield run
 
 
 def merge(refused: Iterable[Refused]) -> tuple[Refused, ...]:

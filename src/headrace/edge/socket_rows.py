@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.edge.intake import Intake, Refused, concat, intake_of, refused_only
+from headrace.edge.intake import Intake, Refused, concat, intake_of, refused_only, runs_of
 from headrace.inputs import InputRows
 from headrace.inputs.conversion import check_schema, convert_table
 from headrace.inputs.folders import Folders
@@ -184,20 +184,12 @@ def rows_in(items: Iterable[Item], stream: Stream, columns: Collection[str]) -> 
         if kind is Refused:
             pieces.append(refused_only(stream, columns, *group))
         elif kind is bytes:
-            pieces += [json_rows(LineBlock.of(lines), stream, columns) for lines in joined_lines(group)]
+            pieces += [
+                json_rows(LineBlock.of(b"".join(run)), stream, columns) for run in runs_of(group, len, PARSED_BYTES)
+            ]
         else:
             pieces += [arrow_rows(piece, stream, columns) for batch in group for piece in pieces_of(batch)]
     return concat(pieces)
-
-
-def joined_lines(items: Iterable[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
-    for item in items:
-        held.append(item)
-        if sum(map(len, held)) >= PARSED_BYTES:
-            yield b"".join(held)
-            held = []
-    yield b"".join(held)
 
 
 def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

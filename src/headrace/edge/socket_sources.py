@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -174,20 +175,9 @@ class Datagrams(ChannelSource):
     def leave(self, datagram: bytes) -> None:
         protocol = NETFLOW.get(datagram[:2]) if self.encoding == "json" else None
         if protocol is None:
-            self.leave_all(Once(datagram))
+            self.leave_all(BytesIO(datagram).read)
         else:
             self.waiting.put(refused_bytes(f"binary datagram: is this {protocol}?", datagram))
-
-
-class Once:
-    """Bytes that are there already, as something to read from."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def __call__(self, count: int) -> bytes:
-        data, self.data = self.data[:count], self.data[count:]
-        return data
 
 
 def dropped_datagrams(inode: int, tables: tuple[str, ...] = ("/proc/net/udp", "/proc/net/udp6")) -> int:

@@ -33,7 +33,7 @@ from headrace.model.errors import UsageError
 from headrace.storage.disk import DamagedError, StateWriteError, digest
 from headrace.wire.exchange import DirectoryExchange, InboxFullError
 from headrace.wire.frames import MAX_BYTES, FrameError, StrangerError, from_bytes
-from headrace.wire.http_client import FRAME_TYPE, is_loopback
+from headrace.wire.http_client import FRAME_TYPE, is_loopback, parse_address
 from headrace.wire.http_limits import Connection, Door, HttpLimits
 from headrace.wire.ledger import check_times
 from headrace.wire.tokens import Tokens

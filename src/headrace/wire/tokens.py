@@ -19,8 +19,6 @@ LOG = logging.getLogger(__name__)
 MIN_BYTES = 16
 """Least length of a token: nobody guesses this many random bytes."""
 HINT = "make one: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
-KINDS = ("edge",)
-"""What a line of a listener's file begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ def read_tokens(path: Path, edges: Sequence[str]) -> Tokens:
 
 def edge_line(place: str, words: Sequence[str], edges: Sequence[str]) -> tuple[str, str]:
     """Return the edge and the token of a line. What else it holds is not shown: it may be a secret."""
-    if words[0] not in KINDS or len(words) != 3:
+    if words[0] != "edge" or len(words) != 3:
         raise UsageError("token", f"{place}: this is not 'edge NAME TOKEN'", hint="the lines of a token file are such")
     _, edge, token = words
     if edge not in edges:

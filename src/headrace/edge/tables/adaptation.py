@@ -21,6 +21,7 @@ MAX_PAIRS = 16
 DRIFT = 2.0
 """If no size has changed by more than this factor, the configuration stays."""
 MEMORY_DRIFT = 0.25
+"""If the memory has not changed by more than this fraction, it is not worth other tables."""
 MIN_ENTRIES = 4
 """Of each table, on average, however short memory is."""
 
@@ -83,11 +84,6 @@ def candidates(queries: Collection[Relation]) -> set[Relation]:
 def has_drifted(before: SizeEstimates, now: SizeEstimates) -> bool:
     ratios = [max(1.0, now.groups[relation]) / max(1.0, groups) for relation, groups in before.groups.items()]
     return any(not 1 / DRIFT <= ratio <= DRIFT for ratio in ratios)
-
-
-def is_about(memory_bytes: int, before: int) -> bool:
-    """Whether another division of the memory is not worth other tables."""
-    return abs(memory_bytes - before) <= before * MEMORY_DRIFT
 
 
 def configuration_for(

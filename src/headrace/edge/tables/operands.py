@@ -144,12 +144,8 @@ def half(values: pa.Array, place: int) -> Integers:
     words = words_of(values) if pa.types.is_decimal(values.type) else raw(values).reshape(-1, 1)
     word = words[:, place // 2]
     is_last = place == 2 * words.shape[1] - 1
-    return without_null(values, word & LOW_HALF if place % 2 == 0 else upper_half(word, is_last), 0)
-
-
-def upper_half(word: Integers, has_sign: bool) -> Integers:
-    shifted = word >> HALF_BITS
-    return shifted if has_sign else shifted & LOW_HALF
+    shifted = word if place % 2 == 0 else word >> HALF_BITS
+    return without_null(values, shifted if is_last else shifted & LOW_HALF, 0)
 
 
 def fill_nulls(values: pa.Array, neutral: int) -> Integers:

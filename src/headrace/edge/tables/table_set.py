@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headrace.edge.tables.adaptation import (
+    MEMORY_DRIFT,
     CodeSample,
     SizeEstimates,
     candidates,
     configuration_for,
     has_drifted,
-    is_about,
 )
 from headrace.edge.tables.operands import state_from, table_columns_of
 from headrace.edge.tables.row_layout import WORD_BYTES, Attributes, Form, RowPiece, attribute_of, form_of
@@ -195,7 +195,8 @@ class TableSet:
         if live is None or self.seen is None or not live.sample.rows:
             return
         seen = self.sizes_in(live.sample, live.form)
-        if has_drifted(self.seen, seen) or not is_about(memory_bytes, self.memory_bytes):
+        is_resized = abs(memory_bytes - self.memory_bytes) > self.memory_bytes * MEMORY_DRIFT
+        if is_resized or has_drifted(self.seen, seen):
             self.seen, self.memory_bytes, self.live = seen, memory_bytes, None
         live.sample.clear()
 
