@@ -8,8 +8,9 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from headrace.wire.frames import Header, Member, RowCounts
+from headrace.wire.frames import MAX_COUNT, Header, Member, RowCounts
 from headrace.wire.ledger import (
     BEGINNING,
     MAX_INCARNATIONS,
@@ -135,3 +136,10 @@ def test_whatever_comes_twice_or_in_another_order_is_taken_once(extra: Sequence[
 def test_members_survive_json() -> None:
     state = EdgeState({5: 2}, {"row": 1}, "plan", 1, 2, RowCounts(read=3), 4, 5, True, {"far": Member(None, 1, None)})
     assert from_json(json.loads(json.dumps(to_json({"relay": state})))) == {"relay": state}
+
+
+def test_counts_that_no_edge_can_have_do_not_make_a_ledger_unreadable() -> None:
+    claims = [replace(frame(1, number), rows=RowCounts(read=MAX_COUNT)) for number in (1, 2)]
+    ledger = after(*claims)
+    assert from_json(json.loads(json.dumps(to_json(ledger)))) == ledger
+    assert ledger["north"].rows.read == MAX_COUNT

@@ -48,7 +48,8 @@ Position = Any
 """Where in its source an edge is: a value of JSON that the source alone understands."""
 Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME.pattern}\Z")]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
-FrameCount = Annotated[int, msgspec.Meta(ge=0, lt=MAX_TIME_US)]
+MAX_COUNT = 2**62 - 1
+FrameCount = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 FrameTime = Annotated[int, msgspec.Meta(ge=-MAX_TIME_US, le=MAX_TIME_US)]
 TableCount = Annotated[int, msgspec.Meta(ge=0, le=MAX_TABLES)]
 
@@ -87,7 +88,9 @@ class RowCounts(Record, frozen=True):
     bad: FrameCount = 0
 
     def plus(self, other: RowCounts) -> RowCounts:
-        return RowCounts(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
+        """Return the sums. What an edge claims beyond all reason counts as the most that a ledger can hold."""
+        sums = map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other))
+        return RowCounts(*(min(total, MAX_COUNT) for total in sums))
 
 
 class Member(Record, frozen=True):
