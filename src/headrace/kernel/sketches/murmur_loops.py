@@ -24,7 +24,7 @@ SECOND = Word(0x4CF5AD432745937F)
 ZERO, ONE = Word(0), Word(1)
 KEY_BITS = Word(26)
 KEY_MASK = Word((1 << 26) - 1)
-MOST_ZEROS = Word(62)
+MAX_ZEROS = Word(62)
 LONG_BYTES, BLOCK_BYTES = Word(8), Word(16)
 
 
@@ -65,7 +65,7 @@ def coupon_of(low: Word, high: Word, length: Word) -> np.uint32:
     while high != ZERO:  # becomes one instruction
         high >>= ONE
         bits += ONE
-    zeros = min(Word(64) - bits, MOST_ZEROS)
+    zeros = min(Word(64) - bits, MAX_ZEROS)
     return np.uint32(((zeros + ONE) << KEY_BITS) | (low & KEY_MASK))
 
 
