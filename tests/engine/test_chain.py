@@ -35,6 +35,7 @@ from headrace.model.errors import HeadraceError, UsageError
 from headrace.spark import engine as engine_module
 from headrace.spark.engine import Engine
 from headrace.sql import parse_script
+from headrace.storage.directory import Directory
 from headrace.testing import assert_same_rows
 from tests.engine import dying
 from tests.engine.files import SCHEMA, batches, write_input
@@ -467,6 +468,20 @@ def test_a_name_may_stand_for_other_results_when_nobody_reads_it(tmp_path: Path)
     write_rest(tmp_path, run)
     assert run.results("counts").num_rows > 0
     run.stop()
+
+
+@pytest.mark.usefixtures("here")
+def test_a_request_does_not_delete_a_state_that_the_run_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state of the old results is deleted by the thread of the request, while the run looks for readers."""
+    steps_of = Directory.steps
+
+    def slow_steps(directory: Directory) -> list[int]:
+        listed = steps_of(directory)
+        time.sleep(0.05)  # so that what was listed may be gone when it is read
+        return listed
+
+    monkeypatch.setattr(Directory, "steps", slow_steps)
+    test_a_name_may_stand_for_other_results_when_nobody_reads_it(tmp_path)
 
 
 @pytest.mark.usefixtures("here")

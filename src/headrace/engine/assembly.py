@@ -42,8 +42,8 @@ class Assembly:
         self.state = engine.state
         self.queries = dict(engine.queries)
         """Those to register: none once the run has begun, since requests change them then."""
-        self.pipelines: list[Pipeline] = []
-        self.chain = Chain(self.pipelines)
+        self.chain = Chain()
+        self.pipelines = self.chain.pipelines
 
     def make_run(self) -> Run:
         engine = self.engine
@@ -62,7 +62,7 @@ class Assembly:
             raise
         self.queries = {}
         return Run(
-            self.pipelines,
+            self.chain,
             discover=self.discover,
             start_streaming=engine.start_streaming,
             translate=engine.translate,
@@ -72,6 +72,10 @@ class Assembly:
         """Add pipelines for results that queries read, which were added here or have a state already, and remove
         pipelines of results that nobody reads any more.
         """
+        with self.chain.changing:
+            self.add_readers()
+
+    def add_readers(self) -> None:
         for pipeline in [pipeline for pipeline in self.pipelines if self.chain.is_stale(pipeline)]:
             pipeline.close()
             self.pipelines.remove(pipeline)
@@ -84,7 +88,7 @@ class Assembly:
         for place in ready:
             self.pipelines.append(self.results_pipeline(place))
         if ready:
-            self.discover()
+            self.add_readers()
 
     def is_derived(self, query: Query) -> bool:
         """Return whether a query reads the results of another."""

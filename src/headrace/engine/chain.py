@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -39,8 +40,10 @@ from headrace.windows import bounds_of, last_ending
 class Chain:
     """The pipelines of a run, as far as they read each other's results."""
 
-    def __init__(self, pipelines: Sequence[Pipeline]) -> None:
-        self.pipelines = pipelines
+    def __init__(self) -> None:
+        self.pipelines: list[Pipeline] = []
+        self.changing = Lock()
+        """Held to make or delete the state of results: a request does so in a thread of its own."""
 
     def queries(self) -> dict[str, Query]:
         """All queries, those not yet registered among them."""
@@ -88,10 +91,11 @@ class Chain:
     def place_for(self, sql: str) -> str:
         catalog, query = parse_next(sql, self.pipelines[0].stepper.setting.catalog, self.queries())
         place = place_of(query, catalog)
-        if self.holder(query.stream) is not None and place not in {pipeline.place for pipeline in self.pipelines}:
-            results = self.results(query.stream)
-            setting = results.stepper.setting
-            prepare_results(Path(setting.root).parent, place, results, setting.reducers)
+        with self.changing:
+            if self.holder(query.stream) is not None and place not in {pipeline.place for pipeline in self.pipelines}:
+                results = self.results(query.stream)
+                setting = results.stepper.setting
+                prepare_results(Path(setting.root).parent, place, results, setting.reducers)
         return place
 
     def no_query(self, name: str) -> UsageError:

@@ -79,7 +79,7 @@ class Run:
 
     def __init__(
         self,
-        pipelines: list[Pipeline],
+        chain: Chain,
         clock: Callable[[], int | None] = now_us,
         discover: Callable[[], None] = lambda: None,
         *,
@@ -89,14 +89,14 @@ class Run:
         """Make a run that has not begun. Users get one from an engine.
 
         Args:
-            pipelines: One per stream, and one per query whose results others read. Their states are open.
+            chain: The pipelines: one per stream, and one per query whose results others read. Their states are open.
             clock: Returns microseconds since the epoch, or None if time plays no part.
             discover: Adds to the pipelines those for results that queries begin to read during the run.
             start_streaming: Starts the streaming dataframe of a pipeline.
             translate: Returns the error to raise in place of one that ended the run.
         """
-        self.pipelines = pipelines
-        self.chain = Chain(self.pipelines)
+        self.chain = chain
+        self.pipelines = chain.pipelines
         self.discover = discover
         self.start_streaming = start_streaming
         self.translate = translate
