@@ -456,7 +456,11 @@ def test_a_name_is_taken_once_whatever_the_stream(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_name_may_stand_for_other_results_when_nobody_reads_it(tmp_path: Path) -> None:
-    """The engine starts again, and the new results can be read."""
+    assert read_other_results(tmp_path).num_rows > 0
+
+
+def read_other_results(tmp_path: Path) -> pa.Table:
+    """Let a name stand for other results. The engine starts again, and the new results can be read."""
     run = begun(tmp_path, {"groups": GROUPS, "smooth": SMOOTH})
     for name in ("smooth", "groups"):
         meanwhile(run, partial(run.drop, name))
@@ -466,8 +470,9 @@ def test_a_name_may_stand_for_other_results_when_nobody_reads_it(tmp_path: Path)
     run = engine_in(tmp_path, {}).run()
     meanwhile(run, lambda: run.add("counts", "SELECT sum(c) AS c FROM groups"))
     write_rest(tmp_path, run)
-    assert run.results("counts").num_rows > 0
+    results = run.results("counts")
     run.stop()
+    return results
 
 
 @pytest.mark.usefixtures("here")
@@ -481,7 +486,7 @@ def test_a_request_does_not_delete_a_state_that_the_run_reads(tmp_path: Path, mo
         return listed
 
     monkeypatch.setattr(Directory, "steps", slow_steps)
-    test_a_name_may_stand_for_other_results_when_nobody_reads_it(tmp_path)
+    assert read_other_results(tmp_path).num_rows > 0
 
 
 @pytest.mark.usefixtures("here")
