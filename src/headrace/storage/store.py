@@ -1,0 +1,115 @@
+"""Where state lives: bytes under names, on a disk or in an object store.
+
+The protocol of steps needs nothing else: no rename, no lock, no folder. A put is durable and whole when it returns.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
+from typing import NamedTuple, Protocol
+
+from headrace.model.errors import DataError, UsageError
+
+SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
+OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
+THREADS = 8
+
+
+class MissingObjectError(DataError):
+    """There is no object of this name."""
+
+
+class StoreError(DataError):
+    """A store that refuses or fails, after its retries. Nothing that was committed is lost."""
+
+
+class Listed(NamedTuple):
+    """An object in a listing."""
+
+    name: str
+    size: int
+
+
+class Store(Protocol):
+    """Objects by their names, which are relative paths with slashes. Implementations are safe to use from threads."""
+
+    location: str
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Put an object if there is none of this name. Return whether it is there with these bytes.
+
+        So a caller whose first answer was lost is not refused. Those who race for a name write bytes that no other
+        writes.
+        """
+
+    def put(self, name: str, data: bytes) -> None:
+        """Put an object in place of what was there."""
+
+    def get(self, name: str) -> bytes:
+        """Return the bytes of an object; raise MissingObjectError if there is none."""
+
+    def get_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes [start, end) of an object, for each range."""
+
+    def list(self, prefix: str) -> list[Listed]:
+        """Return the objects whose names begin with a folder, such as `commits`, in the order of their names."""
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects; those that are not there do not matter."""
+
+
+def is_remote(location: str | os.PathLike[str]) -> bool:
+    """Return whether a location is in an object store."""
+    scheme = SCHEME.match(os.fspath(location))
+    return scheme is not None and scheme[1].lower() != "file"
+
+
+@lru_cache(maxsize=64)
+def open_store(location: str) -> Store:
+    """Return the store at a path or URL. What it needs beside, such as credentials, comes from the environment."""
+    if not is_remote(location):
+        from headrace.storage.local_store import LocalStore
+
+        return LocalStore(location)
+    scheme = SCHEME.match(location)
+    assert scheme is not None
+    if scheme[1].lower() not in OBJECT_STORES:
+        problem = f"{scheme[1]}:// is not a store that state can live on"
+        raise UsageError("store", problem, hint=f"use a path, or one of {', '.join(f'{s}://' for s in OBJECT_STORES)}")
+    from headrace.storage.object_store import ObjectStore
+
+    return ObjectStore(location)
+
+
+@cache
+def store_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+
+
+def forget_after_fork() -> None:
+    """Forget clients and threads, which a fork does not copy."""
+    open_store.cache_clear()
+    store_threads.cache_clear()
+
+
+os.register_at_fork(after_in_child=forget_after_fork)
+
+
+def begin_puts(store: Store, objects: Mapping[str, bytes]) -> Callable[[], None]:
+    """Begin to put several objects at once; the call that is returned waits for all, and raises the first error."""
+    begun = [store_threads().submit(store.put, name, data) for name, data in objects.items()]
+
+    def wait() -> None:
+        for put in begun:
+            put.result()
+
+    return wait
+
+
+def get_all(store: Store, names: Iterable[str]) -> Iterator[bytes]:
+    """Yield the bytes of several objects, in order; they are read at once."""
+    return store_threads().map(store.get, names)
