@@ -15,12 +15,12 @@ COMPILE_LOCK = $(UV) pip compile --quiet --universal --python-version 3.11 --for
 .DEFAULT_GOAL := help
 # The checks of the tools come before what needs the tools, even with -j.
 .NOTPARALLEL:
-.PHONY: help setup demo test test-fast test-slow chaos lint lock check-java
+.PHONY: help setup demo test test-fast test-slow test-matrix chaos lint lock check-java
 
 help: ## show this
 	@echo "Headrace needs Python 3.11 to 3.13 and Java 17 or 21; everything else goes into .venv."
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Another Python: make setup PYTHON=python3.12. Some tests: make test-fast PYTEST_FLAGS='-k windows'."
 
@@ -38,6 +38,9 @@ test-fast: $(INSTALLED) ## only the tests that need no Java
 
 test-slow: check-java $(INSTALLED) ## only the slow tests
 	$(BIN)/pytest -n $(WORKERS) -m slow $(PYTEST_FLAGS)
+
+test-matrix: check-java $(INSTALLED) ## the tests that need Java, with Spark 4.1 and 4.2
+	scripts/test-matrix $(SPARK_VERSIONS)
 
 chaos: check-java $(INSTALLED) ## kill a running job 200 times and check its results: about an hour
 	$(BIN)/python -m tests.faults.chaos $(CHAOS_FLAGS)

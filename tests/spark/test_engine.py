@@ -94,9 +94,11 @@ def test_a_frame_of_other_types_than_declared(spark: SparkSession, tmp_path: Pat
 def test_what_could_not_be_computed_on_spark_is_warned_of(spark: SparkSession) -> None:
     rows = [{"t": 0, "k": "a", "v": 2**62, "x": 0.0}, {"t": None, "k": "b", "v": 1, "x": 0.0}]
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=SCHEMA))
-    with pytest.warns(headrace.RowErrorWarning) as told:
+    with pytest.warns(headrace.RowErrorWarning) as caught:
         headrace.aggregate(frame, {"large": "SELECT sum(v * 4) AS n FROM rows [RANGE '1 s']"}, name="rows")
-    assert [(str(each.message), each.filename) for each in told] == [
+    # PySpark 4.1 also leaves sockets open.
+    warned = [warning for warning in caught if warning.category is headrace.RowErrorWarning]
+    assert [(str(warning.message), warning.filename) for warning in warned] == [
         ("rows: 1 rows had no event time and were left out", __file__),
         ("large: 1 values could not be computed and are NULL", __file__),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Iterable, Mapping
+from inspect import signature
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,9 @@ from headrace.model.schema import UserFunction
 
 def empty_table(dataframe: DataFrame) -> pa.Table:
     """Return the columns of a DataFrame as an Arrow table without rows."""
-    schema: pa.Schema = to_arrow_schema(dataframe.schema, timezone="UTC")
+    # Spark 4.1 has no such parameter, and means UTC.
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    schema: pa.Schema = to_arrow_schema(dataframe.schema, **zone)
     return schema.empty_table()
 
 

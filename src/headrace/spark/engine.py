@@ -15,9 +15,10 @@ from headrace.engine.run import OnFailure
 from headrace.engine.step.input import STEP_BYTES
 from headrace.engine.step.runner import Runner
 from headrace.kernel.close.instances import MAX_RESULT_ROWS
+from headrace.model.errors import UsageError
 from headrace.spark.dataframes import empty_table
 from headrace.spark.errors import translate_error
-from headrace.spark.executors import wait_for_cores
+from headrace.spark.executors import is_connect, wait_for_cores
 from headrace.spark.runner import SparkRunner
 from headrace.spark.session import report_missing_settings
 from headrace.spark.streaming_dataframes import StreamingDataFrame
@@ -92,7 +93,18 @@ class Engine(LocalEngine):
         return wait_for_cores(self.spark)
 
     def check_session(self) -> None:
+        if is_connect(self.spark):
+            self.check_static()
         report_missing_settings(self.spark)
+
+    def check_static(self) -> None:
+        """Raise an error for a streaming DataFrame of Spark Connect."""
+        for feed in self.feeds.values():
+            if isinstance(feed.dataframe, DataFrame) and feed.dataframe.isStreaming:
+                problem = "a streaming DataFrame of Spark Connect can't be read"
+                detail = "Connect runs what handles a batch on the server, which does not have the state of the engine"
+                hint = "read files, or use a session that is not remote"
+                raise UsageError("connect", problem, detail=detail, hint=hint)
 
     def start_streaming(self, pipeline: Pipeline, trigger_us: int, on_failure: OnFailure) -> StreamingDataFrame:
         return StreamingDataFrame(pipeline, trigger_us, on_failure)

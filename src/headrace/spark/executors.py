@@ -30,6 +30,16 @@ def is_local(master: str | None) -> bool:
     return (master or "").partition("[")[0] in ("local", "local-cluster")
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether a session is one of Spark Connect, which has no context to ask."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def count_partitions(spark: SparkSession) -> int:
+    """Return how many partitions Spark makes of rows by itself: one for each core."""
+    return spark.range(0, 1 << 16).selectExpr("spark_partition_id()").distinct().count()
+
+
 @dataclass(frozen=True, slots=True)
 class Activity:
     """What a session does at the moment."""
@@ -130,6 +140,8 @@ def wait_for_cores(
     """Return Spark's number of cores. On a cluster, first wait for an executor, however long that takes, then until all
     cores that the settings ask for are there or their number no longer grows, for half a minute at most.
     """
+    if is_connect(spark):
+        return count_partitions(spark)
     context = spark.sparkContext
     conf = context.getConf()
     if is_local(context.master) or conf.contains("spark.default.parallelism"):

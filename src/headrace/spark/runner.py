@@ -23,6 +23,7 @@ from headrace.engine.step.level2_task import Reduced, reduce_step
 from headrace.engine.step.runner import Ran
 from headrace.inputs import InputRows
 from headrace.inputs.conversion import convert_table
+from headrace.spark.executors import count_partitions, is_connect
 from headrace.spark.session import check_workers
 from headrace.storage.disk import from_json, to_json
 from headrace.storage.records import Attempt
@@ -41,12 +42,17 @@ class SparkRunner:
     """Runs the tasks of a step on Spark."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark.newSession()
-        for key, value in STEP_SETTINGS.items():
-            self.spark.conf.set(key, value)
+        self.connect_tasks = count_partitions(spark) if is_connect(spark) else None
+        # A second session of Connect would be a second connection, which somebody has to close.
+        self.spark = spark if is_connect(spark) else spark.newSession()
+        if self.spark is not spark:
+            for key, value in STEP_SETTINGS.items():
+                self.spark.conf.set(key, value)
 
     @property
     def tasks(self) -> int:
+        if self.connect_tasks is not None:
+            return self.connect_tasks
         return int(self.spark.sparkContext.defaultParallelism)
 
     def run(self, setting: StreamSetting, step: Attempt, rows: DataFrame | None) -> Ran:

@@ -28,7 +28,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from headrace.model.errors import UsageError
-from headrace.spark.executors import is_local, watch_executors
+from headrace.spark.executors import is_connect, is_local, watch_executors
 from headrace.spark.java import check_java, names_own_spark
 
 LOG = logging.getLogger(__name__)
@@ -269,7 +269,9 @@ REPORTED: set[str] = set()
 
 
 def report_missing_settings(spark: SparkSession) -> None:
-    """Log the settings that a session of the user lacks, once for each application."""
+    """Log the settings that a session of the user lacks, once for each application. Connect does not show them."""
+    if is_connect(spark):
+        return
     application = spark.sparkContext.applicationId
     missing = [] if application in REPORTED else list(find_missing_settings(spark))
     REPORTED.add(application)
@@ -320,9 +322,10 @@ def check_workers(spark: SparkSession, problem: BaseException) -> None:
     """Raise an error that names the workers' Python, if a step failed because that Python can't run Headrace."""
     sign = UNFIT_PYTHON.search(str(problem))
     if sign:
+        python = "a Python of the server" if is_connect(spark) else spark.sparkContext.pythonExec
         raise UsageError(
             "workers-python",
-            f"Spark's workers run {spark.sparkContext.pythonExec}, which can't run Headrace",
+            f"Spark's workers run {python}, which can't run Headrace",
             detail=sign[0],
             hint=f"set PYSPARK_PYTHON={sys.executable} before the session starts, or install headrace there",
         ) from None
