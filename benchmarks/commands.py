@@ -205,6 +205,23 @@ Example:
         {"stream": "benchmarks.stream"},
     ),
     Benchmark(
+        "state_store",
+        """\
+Measure a step on Spark's own state store that aggregates nothing, against whole steps of the engine. Needs Java.
+
+\b
+two_stages_ms           milliseconds of an empty job with one shuffle
+state_store_ms          of a batch that keeps bytes with transformWithState
+state_store_reading_ms  the same, and all that is kept is read
+state_store_logs_ms     of a batch, what Spark's logs and planning take
+headrace_ms             of a step of the engine with 256 otf-regular queries
+over_headrace           state_store_ms / headrace_ms
+reading_over_headrace   state_store_reading_ms / headrace_ms
+""",
+        (option("--steps", 40, "Steps of each, after 10 to warm up; 5 for the engine."),),
+        {"state_store": "benchmarks.state_store"},
+    ),
+    Benchmark(
         "holistic",
         """\
 Measure sketches at two levels over packets, as in "Holistic UDAFs at streaming speeds", and shared on Spark.
