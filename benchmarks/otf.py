@@ -36,7 +36,7 @@ from headrace.spark.engine import Engine
 from headrace.spark.session import session
 from headrace.spark.single_query import Files, files_in
 from headrace.sql import format_query
-from headrace.storage.disk import local_path
+from headrace.storage.store import locate
 
 REPEATS = 3
 """The engine is timed this often; the median counts."""
@@ -208,7 +208,7 @@ def run_bounded(
     prepare: Callable[[Stepper], None] = lambda _: None,
 ) -> Bounded:
     """Run once from a new state directory, removed afterwards, to the last result file under its name."""
-    engine.state = local_path(state)
+    engine.state = locate(state)
     begun = time.perf_counter()
     run = engine.run()
     opened_s = time.perf_counter() - begun

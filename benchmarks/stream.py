@@ -197,7 +197,7 @@ def drive(
     warm = size.warm_steps if warm_steps is None else warm_steps
     feed.empty()
     engine = engine_over(spark, feed.files, {})
-    engine.state = engine.state / uuid4().hex
+    engine.state = f"{engine.state}/{uuid4().hex}"
     for name, sql in queries.items():
         engine.add(name, sql)
     taken, resident, store_files = [], [], []

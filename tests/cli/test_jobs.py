@@ -51,7 +51,7 @@ def test_the_least_job_has_defaults(folder: Path) -> None:
     job = read_job(folder / "job.toml")
     assert job.schema == folder / "schema.sql"
     assert job.queries == (folder / "queries.sql",)
-    assert job.state == folder / "state"
+    assert job.state == str(folder / "state")
     assert job.functions is None
     assert (job.master, job.trigger) == (MASTER, "1 s")
     assert job.streams == {"trades": Source(str(folder / "data" / "Trades"))}
@@ -65,10 +65,10 @@ def test_paths_are_relative_to_the_job_and_not_to_where_one_stands(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    assert read_job(folder / "job.toml").state == folder / "state"
+    assert read_job(folder / "job.toml").state == str(folder / "state")
     monkeypatch.chdir(folder)
-    assert read_job(Path("job.toml")).state == folder / "state"
-    assert job_with(folder, state='"/var/tmp/state"').state == Path("/var/tmp/state")
+    assert read_job(Path("job.toml")).state == str(folder / "state")
+    assert job_with(folder, state='"/var/tmp/state"').state == "/var/tmp/state"
 
 
 def test_every_key_finds_its_place(folder: Path) -> None:

@@ -49,7 +49,7 @@ def stepper(job: Path) -> Iterator[Stepper]:
     told = read_job(job)
     script = load_script(told)
     stream = script.catalog.streams[0]
-    directory = prepare(told.state / stream.name, format_stream(stream), 2)
+    directory = prepare(f"{told.state}/{stream.name}", format_stream(stream), 2)
     folders = (ResultFolder(str(job.parent / "results"), "parquet"),)
     setting = StreamSetting(
         uuid4().hex, str(directory.root), 2, script.catalog, stream.name, told.streams["trades"], folders
@@ -195,7 +195,7 @@ def test_a_query_over_results_is_asked_for_where_these_are_read(
     sql = "SELECT count(*) AS n FROM large_trades [RANGE '1 hour']"
     outcome = headrace("queries", "add", job, "hourly", sql, "--wait", 0)
     assert outcome.status == 0, outcome.err
-    state = read_job(job).state / "large_trades"
+    state = f"{read_job(job).state}/large_trades"
     (request,) = requests(open_directory(state))
     assert (request.action, request.name, request.sql) == ("add", "hourly", sql)
     assert requests(stepper.directory) == []

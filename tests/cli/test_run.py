@@ -391,7 +391,7 @@ def test_who_owns_the_state_is_told(headrace: CommandLine, job: Path) -> None:
     assert outcome.status == 1
     assert f"another engine (process {os.getpid()} on {gethostname()}) runs on {directory.root}" in outcome.err
     assert "--take-over" in outcome.err
-    check_free(directory.root)
+    check_free(directory.store)
 
 
 @pytest.mark.usefixtures("no_session")
@@ -400,7 +400,7 @@ def test_an_owner_that_did_not_tell_its_name_is_in_the_way_all_the_same(tmp_path
     owner = Owner(directory)
     (tmp_path / "epochs" / "000000001").write_text("17\n")
     with pytest.raises(UsageError, match=r"another engine \(process 17\) runs on"):
-        check_free(tmp_path)
+        check_free(directory.store)
     (tmp_path / "epochs" / "000000001").unlink()
     with pytest.raises(UsageError, match="another engine runs on"):
         Owner(directory)
@@ -415,14 +415,15 @@ def test_a_file_without_queries_is_told(headrace: CommandLine, job: Path) -> Non
 
 
 def test_where_rejected_rows_are_is_told(tmp_path: Path, quiet: Console) -> None:
-    report_rejected(quiet, tmp_path)
+    report_rejected(quiet, str(tmp_path))
     assert written(quiet) == ""
     (tmp_path / "Trades" / "rejected").mkdir(parents=True)
+    (tmp_path / "Trades" / "format.json").touch()
     (tmp_path / "Trades" / "rejected" / ".step-1.staged").touch()
-    report_rejected(quiet, tmp_path)
+    report_rejected(quiet, str(tmp_path))
     assert written(quiet) == ""
     (tmp_path / "Trades" / "rejected" / "step-1.parquet").touch()
-    report_rejected(quiet, tmp_path)
+    report_rejected(quiet, str(tmp_path))
     assert written(quiet).replace("\n", "") == f"rows that were not counted: {tmp_path}/Trades/rejected/*.parquet"
 
 

@@ -21,6 +21,7 @@ from headrace.model.errors import UsageError
 from headrace.model.schema import Catalog
 from headrace.sql import format_stream, parse_next, parse_query
 from headrace.storage.directory import prepare, read_format
+from headrace.storage.store import open_store
 from tests.engine.files import CATALOG, QUERIES, RESULTS, expected, make_stepper, write_input, write_inputs
 from tests.engine.stories import read_results
 
@@ -50,7 +51,7 @@ def test_a_step_whose_file_is_gone_is_finished_without_it(root: Path) -> None:
     path.unlink()
     with pytest.raises(BadFile, match="can't be read"):
         stepper.step(clock(LOST))
-    assert gone_input(journal) == {str(path): "No such file or directory"}
+    assert gone_input(stepper.directory, journal) == {str(path): "No such file or directory"}
     attempt = abandon_input(stepper.directory, journal.step, 0)
     (span,) = attempt.lost
     number = LOST
@@ -125,8 +126,8 @@ def test_queries_over_results_know_of_the_loss(tmp_path: Path) -> None:
     first = stepper_at(tmp_path, "r", CATALOG, None)
     first.changes.register({"up": (UP, up)})
     results = Results(first, derived_stream("up", up, CATALOG.streams[0].zone))
-    directory = prepare_results(tmp_path / "job", "up", results, 2)
-    beginning = read_format(directory.root / "format.json").beginning
+    directory = prepare_results(open_store(tmp_path / "job"), "up", results, 2)
+    beginning = read_format(directory.store).beginning
     whole = replace(catalog, derived=(results.stream,))
     second = stepper_at(tmp_path, "up", whole, JoinedResults(results, [], beginning))
     second.changes.register({"down": (DOWN, down)})

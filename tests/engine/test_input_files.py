@@ -22,10 +22,10 @@ from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import BadFile, Source, read_table
 from headrace.model.errors import HeadraceError, printable
 from headrace.sql import format_stream, parse_query, parse_script
-from headrace.storage.directory import prepare
+from headrace.storage.directory import commit_name, journal_name, prepare
 from headrace.storage.disk import read_record, to_record
 from headrace.storage.records import Commit, Journal, LeftOut, StreamTotals
-from headrace.storage.seen_files import LISTED_EVERY, Look, SeenFiles
+from headrace.storage.seen_files import LISTED_EVERY, Look, SeenFiles, list_name
 from tests.engine.files import CATALOG, RESULTS, batches, make_stepper, write_input
 
 COUNT = "SELECT count(*) AS n FROM r [RANGE '1 s']"
@@ -130,7 +130,7 @@ def test_journals_that_had_only_paths_are_still_read(root: Path) -> None:
     stepper = make_stepper(root)
     stepper.step(Input())
     stepper.close()
-    path = stepper.directory.journal_path(1)
+    path = stepper.directory.root / journal_name(1)
     document = read_record(path, dict)
     del document["changed"]
     path.write_bytes(to_record({**document, "quarantined": ["/x"]}))
@@ -264,7 +264,7 @@ def test_the_list_of_files_keeps_what_they_looked_like(root: Path) -> None:
     }
     assert (seen.looks, seen.absent_us) == (looks, {"/gone": 5})
     assert seen.list_changed([replace(first, size=1), replace(second, size=1)]) == [first.path]
-    seen.path(LISTED_EVERY).write_bytes(to_record([first.path]))
+    stepper.directory.store.put(list_name(LISTED_EVERY), to_record([first.path]))
     old = SeenFiles(stepper.directory, commit)
     assert old.new([first, second]) == [second], "a list of an earlier version has nothing but paths"
     assert old.list_changed([replace(first, size=1)]) == []
@@ -318,7 +318,7 @@ def test_a_commit_of_an_earlier_version_is_still_read(root: Path) -> None:
     stepper = make_stepper(root)
     stepper.step(Input())
     stepper.close()
-    path = stepper.directory.commit_path(1)
+    path = stepper.directory.root / commit_name(1)
     document = read_record(path, dict)
     for name in ("windows", "quarantined"):
         del document[name]

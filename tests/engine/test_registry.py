@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.registry import Registry, keep_registry, read_registry, registry_path, with_queries
+from headrace.engine.registry import Registry, keep_registry, read_registry, registry_name, with_queries
 from headrace.model.query import Query
 from headrace.planner.codec import decode, encode
 from headrace.sql import parse_query, parse_script
 from headrace.storage.directory import Directory, prepare
-from headrace.storage.disk import to_record, write_file
+from headrace.storage.disk import to_record
 
 SCHEMA = "CREATE STREAM S (t TIMESTAMP, x BIGINT, b BINARY) EVENT TIME t"
 CATALOG = parse_script(SCHEMA).catalog
@@ -38,7 +38,7 @@ def directory(tmp_path: Path) -> Directory:
     made = prepare(tmp_path / "S", SCHEMA, 2)
     queries = {"q": {"sql": SELECT, "generation": 1}}
     document = {"version": 1, "next_generation": 2, "queries": queries, "values": OLD_VALUES}
-    write_file(registry_path(made.root, 1), to_record(document))
+    made.store.put(registry_name(1), to_record(document))
     return made
 
 
@@ -51,7 +51,7 @@ def functions_of(query: Query) -> list[str]:
 
 
 def test_an_old_query_keeps_its_meaning(directory: Directory) -> None:
-    registry = read_registry(directory.root, 1)
+    registry = read_registry(directory, 1)
     found = registry.queries["q"]
     assert functions_of(found.query) == ["percentile_approx", "percentile", "percentile_approx"]
     assert found.query == meaning(MEANING)
@@ -59,15 +59,15 @@ def test_an_old_query_keeps_its_meaning(directory: Directory) -> None:
 
 
 def test_it_stays_so_when_the_registry_is_written_again(directory: Directory) -> None:
-    old = read_registry(directory.root, 1)
+    old = read_registry(directory, 1)
     keep_registry(directory, Registry(1, old.next_generation, old.queries))
-    assert read_registry(directory.root, 2).queries == old.queries
+    assert read_registry(directory, 2).queries == old.queries
     assert decode(encode(old.values)) == old.values
 
 
 def test_the_same_file_after_an_update_is_another_query(directory: Directory) -> None:
     """`percentile` in the job's files is exact now: a new generation, nothing of the old one goes into it."""
-    old = read_registry(directory.root, 1)
+    old = read_registry(directory, 1)
     changed = with_queries(old, {"q": (SELECT, meaning(SELECT))})
     assert changed.queries["q"].generation == 2
     assert functions_of(changed.queries["q"].query) == ["percentile", "percentile", "percentile_approx"]

@@ -190,8 +190,7 @@ class Job:
 
     def closed_us(self, step: int) -> int | None:
         """Up to where windows were answered by a step, if its record is still kept."""
-        path = self.directory.commit_path(step)
-        return self.directory.commit(step).closed_us if path.exists() else None
+        return self.directory.commit(step).closed_us if step in self.directory.steps() else None
 
 
 # Comparison

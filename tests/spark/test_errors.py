@@ -27,7 +27,7 @@ Traceback (most recent call last):
 def test_our_errors_come_out_of_a_stack_trace_whole(tmp_path: Path) -> None:
     error = DataError("bad-file", "x.parquet: is damaged", detail="page 3", hint="write it again")
     trace = TRACE.format(error=f"headrace.model.errors.DataError: {error}")
-    found = translate_error(PythonException(trace), tmp_path)
+    found = translate_error(PythonException(trace), str(tmp_path))
     assert isinstance(found, TaskError)
     assert found.code == "bad-file"
     assert str(found) == str(error)
@@ -36,31 +36,33 @@ def test_our_errors_come_out_of_a_stack_trace_whole(tmp_path: Path) -> None:
 
 def test_other_errors_are_one_line_and_a_file(tmp_path: Path) -> None:
     trace = TRACE.format(error="ZeroDivisionError: division by zero")
-    found = str(translate_error(PythonException(trace), tmp_path))
+    found = str(translate_error(PythonException(trace), str(tmp_path)))
     assert found == (
         "error[spark]: a step failed in Spark: ZeroDivisionError: division by zero\n"
         f"hint: all that Spark said is in {tmp_path / DETAILS}"
     )
     assert "BasePythonRunner" in (tmp_path / DETAILS).read_text()
     died = "An error occurred while calling o1.x.\n: a.B: aborted\nCaused by: a.b.C: the worker died\nCaused by: a.EOF"
-    assert "a step failed in Spark: the worker died\n" in str(translate_error(PythonException(died), tmp_path))
-    lost = str(translate_error(PythonException("[JOB_ABORTED] Job 7 was cancelled\n\tat x"), tmp_path / "none"))
+    assert "a step failed in Spark: the worker died\n" in str(translate_error(PythonException(died), str(tmp_path)))
+    lost = str(
+        translate_error(PythonException("[JOB_ABORTED] Job 7 was cancelled\n\tat x"), f"{tmp_path / DETAILS}/none")
+    )
     assert lost.startswith("error[spark]: a step failed in Spark: [JOB_ABORTED] Job 7 was cancelled")
 
 
 def test_errors_that_are_not_of_spark_stay_what_they_are(tmp_path: Path) -> None:
     for problem in (UsageError("x", "y"), AssertionError()):
-        assert translate_error(problem, tmp_path) is problem
+        assert translate_error(problem, str(tmp_path)) is problem
 
 
 def test_a_lost_jvm_is_no_bug_of_ours(tmp_path: Path) -> None:
     empty = PythonException("Answer from Java side is empty")
     for problem in (ConnectionRefusedError(111, "Connection refused"), ConnectionResetError(), empty):
-        found = translate_error(problem, tmp_path)
+        found = translate_error(problem, str(tmp_path))
         assert isinstance(found, HeadraceError)
         assert found.code == "spark-lost"
         assert is_lost(found)
-        assert translate_error(found, tmp_path) is found
+        assert translate_error(found, str(tmp_path)) is found
     assert not is_lost(ValueError("Answer from Java side is empty"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
@@ -18,7 +18,7 @@ from headrace.engine.step.stepper import Input, Stepper
 from headrace.model.caches import CACHES, MAX_PLANS
 from headrace.sql import parse_script
 from headrace.storage.directory import prepare
-from headrace.storage.garbage import KEPT_ANSWERS_S, KEPT_RECORDS
+from headrace.storage.garbage import KEPT_ANSWERS_S, KEPT_RECORDS, LISTED_EVERY
 from tests.engine.stories import without_sync
 
 DECLARED = "CREATE STREAM r (t TIMESTAMP, x BIGINT) EVENT TIME t LATENESS '0 s'"
@@ -48,7 +48,7 @@ def test_journals_of_dataframes_are_deleted(stepper: Stepper) -> None:
     for step in range(2 * KEPT_RECORDS):
         stepper.step(batch(step))
     root = stepper.directory.root
-    assert len(list((root / "journal").iterdir())) == KEPT_RECORDS + 1
+    assert len(list((root / "journal").iterdir())) <= KEPT_RECORDS + LISTED_EVERY
     assert len(list((root / "inputs").iterdir())) == 1
     stepper.close()
     restarted = open_stepper(root)
@@ -60,11 +60,9 @@ def test_old_answers_that_nobody_takes_are_deleted(stepper: Stepper) -> None:
     with patch("headrace.storage.garbage.KEPT_ANSWERS", 2):
         asked = [ask(stepper.directory, "add", f"q{number}", QUERY) for number in range(4)]
         stepper.step(batch(1))
-        outbox = stepper.directory.root / "outbox"
-        for path in outbox.iterdir():
-            os.utime(path, (0, path.stat().st_mtime - KEPT_ANSWERS_S - 1))
         asked += [ask(stepper.directory, "add", "wrong", "SELECT")]
-        stepper.step(batch(2))
+        with patch("time.time", lambda: time.time_ns() / 1e9 + KEPT_ANSWERS_S + 1):
+            stepper.step(batch(2))
     assert [answer_to(stepper.directory, request) is not None for request in asked] == [False] * 2 + [True] * 3
 
 

@@ -24,11 +24,11 @@ from headrace.model.errors import UsageError
 from headrace.sql import format_stream, parse_query
 from headrace.storage import directory as directories
 from headrace.storage import ownership
-from headrace.storage.directory import prepare
+from headrace.storage.directory import commit_name, prepare
 from headrace.storage.disk import DamagedError, StateWriteError, create_file, to_record
 from headrace.storage.garbage import collect_garbage
 from headrace.storage.ownership import LostOwnershipError
-from headrace.storage.records import ResultFolder
+from headrace.storage.records import Commit, ResultFolder
 from tests.engine.files import (
     CATALOG,
     QUERIES,
@@ -217,7 +217,7 @@ def test_a_folder_of_several_streams_is_moved_aside_once(root: Path) -> None:
 def test_what_a_zombie_deletes_nobody_needs(root: Path) -> None:
     """It wakes behind its commit, when another has gone on with a plan, a table and a registry of its own."""
     zombie = make_stepper(root)
-    with patch("headrace.storage.garbage.KEPT_RECORDS", 1):
+    with patch("headrace.storage.garbage.LISTED_EVERY", 1):
         commit = zombie.step(Input())
         assert commit is not None
         second = make_stepper(root, take_over=True)
@@ -225,9 +225,9 @@ def test_what_a_zombie_deletes_nobody_needs(root: Path) -> None:
         second.changes.register({"other": (query, parse_query(query, CATALOG))})
         second.changes.tables["close"] = second.keep_table(pa.table({"a": [1]}))
         second.begin(Input())
-        collect_garbage(zombie.directory, commit, {})
+        collect_garbage(zombie.directory, None, commit, {})
         assert second.step(Input()) is not None
-        collect_garbage(zombie.directory, commit, {})
+        collect_garbage(zombie.directory, None, commit, {})
         second.close()
         zombie.close()
         third = make_stepper(root)
@@ -248,8 +248,8 @@ def test_a_plan_that_comes_back_is_written_again(root: Path) -> None:
     forgotten = replace(first, plan=None, spans=(), plans=())
     stepper.commit = forgotten
     stepper.directory.keep_plan(plan, 2, stepper.live_plans)
-    with patch("headrace.storage.garbage.KEPT_RECORDS", 1):
-        collect_garbage(stepper.directory, forgotten, {})
+    with patch("headrace.storage.garbage.LISTED_EVERY", 1):
+        collect_garbage(stepper.directory, None, forgotten, {})
     directories.read_plan.cache_clear()
     assert stepper.directory.plan(first.plan) == plan
     stepper.close()
@@ -268,7 +268,7 @@ def test_a_zombie_does_not_replace_the_registry_of_the_new_owner(root: Path) -> 
     zombie.changes.take(zombie.registry, 0)
     commit = second.step(Input())
     assert commit is not None
-    assert read_registry(second.directory.root, commit.registry).queries["counts"].sql == right
+    assert read_registry(second.directory, commit.registry).queries["counts"].sql == right
     second.close()
     zombie.close()
 
@@ -285,7 +285,7 @@ def lost(path: Path, data: bytes) -> bool:
 
 def test_a_commit_whose_answer_was_lost_is_read_back(root: Path) -> None:
     stepper = make_stepper(root)
-    with patch("headrace.storage.ownership.create_file", lost):
+    with patch("headrace.storage.local_store.create_file", lost):
         commit = stepper.step(Input())
     assert commit is not None
     assert stepper.commit == commit
@@ -303,7 +303,7 @@ def test_a_commit_that_was_not_written_is_an_error(root: Path) -> None:
             raise StateWriteError("state-write", f"can't write {path}: No space left on device")
         return create_file(path, data)
 
-    with patch("headrace.storage.ownership.create_file", full), pytest.raises(StateWriteError):
+    with patch("headrace.storage.local_store.create_file", full), pytest.raises(StateWriteError):
         stepper.step(Input())
     stepper.close()
     run_all(root)
@@ -326,7 +326,7 @@ def test_a_commit_of_an_older_owner_that_won_is_adopted(root: Path) -> None:
             create_file(path, to_record(theirs))
         return create_file(path, data)
 
-    with patch("headrace.storage.ownership.create_file", raced):
+    with patch("headrace.storage.local_store.create_file", raced):
         assert second.step(Input()) == theirs
     second.close()
     zombie.close()
@@ -339,8 +339,8 @@ def test_a_commit_of_a_newer_owner_ends_this_one(root: Path) -> None:
     journal = first.begin(Input())
     assert journal is not None
     mine = first.build_commit(journal, first.run(journal, None))
-    with patch.object(ownership, "newest_epoch", lambda root: mine.epoch):
-        create_file(first.directory.commit_path(1), to_record(replace(mine, epoch=mine.epoch + 1)))
+    with patch.object(ownership, "newest_epoch", lambda store: mine.epoch):
+        first.directory.store.create(commit_name(1), to_record(replace(mine, epoch=mine.epoch + 1)))
         with pytest.raises(LostOwnershipError):
             first.owner.write_commit(mine)
     first.close()
@@ -367,17 +367,23 @@ def test_a_damaged_request_is_put_aside(root: Path) -> None:
     make_stepper(root).close()
 
 
+def step_with_listing(stepper: Stepper) -> Commit | None:
+    with patch("headrace.storage.garbage.LISTED_EVERY", 1):
+        return stepper.step(Input(ended=stepper.number > STEPS))
+
+
 def test_no_hidden_files_are_left_after_a_commit(root: Path) -> None:
     """The best rows of reducers, and results of attempts that were killed."""
     stepper = make_stepper(root)
     journal = stepper.begin(Input())
     assert journal is not None
     stepper.run(journal, None)
-    while stepper.step(Input(ended=stepper.number > STEPS)) is not None:
+    while step_with_listing(stepper) is not None:
         live = {root / "state" / file.file.name for file in stepper.commit.slices} if stepper.commit else set()
         assert {path for path in (root / "state" / "slices").rglob("*") if path.is_file()} == live
         assert not [path for path in root.rglob("*.staged") if path.is_file()]
         assert not [path for path in root.rglob(".staged/*/*") if path.is_file()]
+        assert not list(root.glob("state/staged/*"))
     stepper.close()
 
 

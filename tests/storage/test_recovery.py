@@ -222,7 +222,7 @@ def test_a_start_that_fails_gives_the_directory_free(tmp_path: Path) -> None:
     """As in a notebook, where the process goes on and the trace of the failure is kept."""
     root = with_input(tmp_path, 1)
     make_stepper(root).close()
-    for name in ("headrace.engine.step.stepper.sweep", "headrace.storage.ownership.create_file"):
+    for name in ("headrace.engine.step.stepper.sweep", "headrace.storage.local_store.create_file"):
         with patch(name, side_effect=OSError("no room")), pytest.raises(OSError, match="no room"):
             make_stepper(root)
     make_stepper(root).close()

@@ -32,4 +32,4 @@ def test_of_a_file_that_is_gone_nothing_is_kept(tmp_path: Path) -> None:
     for file in (first, *others):
         cache.read(stepper.directory, "r", file, {span.plan for span in commit.spans})
     cache.keep_only(stepper.directory, others)
-    assert cache.held.keys() == {stepper.directory.root / file.file.name for file in others}
+    assert cache.held.keys() == {(stepper.directory.store.location, file.file.name) for file in others}

@@ -12,7 +12,16 @@ from uuid import uuid4
 import pytest
 
 from headrace.model.errors import HeadraceError, UsageError
-from headrace.storage.store import Listed, MissingObjectError, Store, StoreError, begin_puts, get_all, open_store
+from headrace.storage.store import (
+    Listed,
+    MissingObjectError,
+    Store,
+    StoreError,
+    begin_puts,
+    get_all,
+    known_store,
+    open_store,
+)
 from tests.faults.s3 import BUCKET, Faults, proxy, s3_server, use_server
 
 
@@ -31,7 +40,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def fresh_store() -> Store:
-    open_store.cache_clear()
+    known_store.cache_clear()
     return open_store(f"s3://{BUCKET}/{uuid4().hex}")
 
 
@@ -155,4 +164,4 @@ def test_wrong_credentials_are_named(server: str, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture(autouse=True)
 def forget_stores() -> Iterator[Any]:
     yield
-    open_store.cache_clear()
+    known_store.cache_clear()

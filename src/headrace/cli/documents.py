@@ -15,6 +15,8 @@ from headrace.inputs.text_file import read_text
 from headrace.model.errors import UsageError, nearest
 from headrace.model.schema import Stream
 from headrace.storage.disk import local_path
+from headrace.storage.store import is_remote
+from headrace.storage.store import locate as locate_store
 from headrace.wire.exchange import Exchange
 from headrace.wire.tokens import read_token
 
@@ -72,6 +74,11 @@ def read_settings(file: Path, document: Mapping[str, Any], where: str, prefix: s
 def locate(file: Path, text: str) -> Path:
     """Return a path relative to the folder of a document. One with a scheme must be of this file system."""
     return local_path(text) if ":/" in text else local_path(file.absolute().parent / text)
+
+
+def locate_state(file: Path, text: str) -> str:
+    """Return where a state is: a path relative to the folder of a document, or the URL of an object store."""
+    return locate_store(text if is_remote(text) else locate(file, text))
 
 
 def find_file(file: Path, document: Mapping[str, Any], key: str) -> Path:

@@ -15,6 +15,7 @@ from headrace.cli.documents import (
     find_file,
     find_optional_file,
     locate,
+    locate_state,
     read_document,
     read_settings,
 )
@@ -86,7 +87,8 @@ class Job:
     file: Path
     schema: Path
     queries: tuple[Path, ...]
-    state: Path
+    state: str
+    """A path, or the URL of an object store."""
     functions: Path | None = None
     master: str = MASTER
     trigger: str = TRIGGER
@@ -114,7 +116,7 @@ def read_job(file: Path) -> Job:
         schema=find_file(file, document, "schema"),
         queries=tuple(find_file(file, {"queries": name}, "queries") for name in document["queries"]),
         functions=find_optional_file(file, document, "functions"),
-        state=locate(file, document["state"]),
+        state=locate_state(file, document["state"]),
         master=document.get("master", MASTER),
         trigger=document.get("trigger", TRIGGER),
         streams={

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -18,8 +19,9 @@ from headrace.model.arrow import conform
 from headrace.model.errors import DataError, HeadraceError, UsageError, nearest, printable
 from headrace.model.schema import Catalog, Stream, Table
 from headrace.sql import NamedQuery, Script
-from headrace.storage.disk import check_writable
+from headrace.storage.disk import check_writable, local_path
 from headrace.storage.ownership import check_free
+from headrace.storage.store import Store, open_store
 
 if TYPE_CHECKING:
     from headrace.spark.engine import Engine
@@ -104,7 +106,7 @@ def build_engine(
 def exchange_folders(job: Job, catalog: Catalog) -> dict[Stream, Path]:
     """Return the directories that frames of streams come to."""
     edges = {stream: job.edges[stream.name.lower()] for stream in catalog.streams if stream.name.lower() in job.edges}
-    return {stream: sent.frames or job.state / stream.name / "exchange" for stream, sent in edges.items()}
+    return {stream: sent.frames or local_path(f"{job.state}/{stream.name}/exchange") for stream, sent in edges.items()}
 
 
 # Before an engine starts
@@ -132,9 +134,18 @@ def check_outputs(job: Job, catalog: Catalog, *, take_over: bool = False) -> Non
     """Raise an error if another engine owns the state, or something that the job writes can't be written."""
     if not take_over:
         for stream in catalog.streams:
-            check_free(job.state / stream.name)
-    for folder in (job.state, *(Path(sink["path"]) for sink in job.sinks if "path" in sink)):
-        check_writable(folder)
+            check_free(open_store(f"{job.state}/{stream.name}"))
+    check_store(open_store(job.state))
+    for sink in job.sinks:
+        if "path" in sink:
+            check_writable(Path(sink["path"]))
+
+
+def check_store(store: Store) -> None:
+    """Raise an error if the state can't be written."""
+    name = f"check-{uuid4().hex}"
+    store.put(name, b"")
+    store.delete([name])
 
 
 # Rows without an engine
@@ -142,7 +153,7 @@ def check_outputs(job: Job, catalog: Catalog, *, take_over: bool = False) -> Non
 
 def read_sent_rows(job: Job, stream: Stream) -> pa.Table:
     """Return the rows that edges sent before they had a plan."""
-    rows = kept_sample(job.state / stream.name)
+    rows = kept_sample(open_store(f"{job.state}/{stream.name}"))
     if rows is None:
         hint = "headrace run JOB gets some from them; or give a script and --data"
         raise DataError("no-data", f"the rows of {stream.name} are at its edges, and none has sent any yet", hint=hint)

@@ -21,7 +21,7 @@ MAX_PLANS = 256
 
 
 class Plans:
-    """The plans that frames may be of, by their ids."""
+    """The plans that frames may be of, by their ids, in a folder `plans` as a state has one."""
 
     def __init__(self, folder: Path) -> None:
         make_folder(folder)
@@ -36,7 +36,7 @@ class Plans:
 
     def find(self, name: str) -> Plan | None:
         note_plan(name)
-        return read_plan(self.folder, name) if (self.folder / f"{name}.json").exists() else None
+        return read_plan(str(self.folder.parent), name) if (self.folder / f"{name}.json").exists() else None
 
     def forget_old(self, needed: Collection[str | None]) -> None:
         """All but the newest, and those that are needed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -26,8 +25,10 @@ from headrace.model.query import Query
 from headrace.model.schema import Stream, Table
 from headrace.model.time import parse_duration
 from headrace.sql import format_stream
-from headrace.storage.directory import open_directory, prepare, read_format
+from headrace.storage.directory import Directory, find_directory, list_states, open_directory, prepare, read_format
 from headrace.storage.records import ResultFolder
+from headrace.storage.store import is_remote, open_store
+from headrace.storage.store import place_of as place_of_object
 from headrace.wire.exchange import DirectoryExchange
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Assembly:
 
     def __init__(self, engine: LocalEngine) -> None:
         self.engine = engine
-        self.state = engine.state
+        self.job = open_store(engine.state)
         self.queries = dict(engine.queries)
         """Those to register: none once the run has begun, since requests change them then."""
         self.chain = Chain()
@@ -82,8 +83,8 @@ class Assembly:
         places = {pipeline.place for pipeline in self.pipelines}
         derived = [query for _, query in self.queries.values() if self.is_derived(query)]
         read = {place_of(query, self.engine.catalog) for query in derived}
-        kept = {path.parent.name for path in self.state.glob("*/format.json") if path.parent.name not in places}
-        missing = (read - places) | {place for place in kept if has_readers(self.state / place)}
+        kept = {place for place in list_states(self.job) if place not in places}
+        missing = (read - places) | {place for place in kept if has_readers(open_directory(self.location(place)))}
         ready = [place for place in sorted(missing) if all(self.chain.holder(name) for name in place.split("+"))]
         for place in ready:
             self.pipelines.append(self.results_pipeline(place))
@@ -98,32 +99,33 @@ class Assembly:
     def results_pipeline(self, place: str) -> Pipeline:
         """Make the pipeline of queries over the results of a query, and of others that are joined to it."""
         results, *joined = (self.chain.results(name) for name in place.split("+"))
-        prepared = prepare_results(self.state, place, results, results.stepper.setting.reducers)
-        beginning = read_format(prepared.root / "format.json").beginning
+        prepared = prepare_results(self.job, place, results, results.stepper.setting.reducers)
+        beginning = read_format(prepared.store).beginning
         feed = Feed(Source(str(results.folder), "parquet"))
         return self.pipeline(results.stream, feed, place, JoinedResults(results, joined, beginning))
 
-    def reducers_of(self, root: Path) -> int:
+    def location(self, place: str) -> str:
+        return place_of_object(self.job, place)
+
+    def reducers_of(self, place: str) -> int:
         """Return the number that a state has, or is to have: that of the options, or the number of cores."""
-        if (root / "format.json").exists():
-            return open_directory(root).reducers
-        return self.engine.options.reducers or self.engine.count_cores()
+        known = find_directory(self.location(place))
+        return known.reducers if known else self.engine.options.reducers or self.engine.count_cores()
 
     def pipeline(self, stream: Stream, feed: Feed, place: str, upstream: JoinedResults | None = None) -> Pipeline:
         engine, options = self.engine, self.engine.options
         check_stream_name(stream.name)
-        root = self.state / place
-        directory = prepare(root, format_stream(stream), self.reducers_of(root))
+        directory = prepare(self.location(place), format_stream(stream), self.reducers_of(place))
         tables = {table.name: table for table in engine.catalog.tables if table.name.lower() in engine.feeds}
         derived = {other.name: other for other in (*engine.catalog.derived, *([stream] if upstream else []))}
         setting = StreamSetting(
             uuid4().hex,
-            str(root),
+            directory.store.location,
             directory.reducers,
             replace(engine.catalog, derived=tuple(derived.values())),
             stream.name,
             feed.source,
-            self.result_folders(root),
+            self.result_folders(directory),
             options.on_bad_file,
             options.max_empty,
             upstream.beginning.time_us if upstream else None,
@@ -157,13 +159,16 @@ class Assembly:
             stepper.close()
             raise
 
-    def result_folders(self, root: Path) -> tuple[ResultFolder, ...]:
+    def result_folders(self, directory: Directory) -> tuple[ResultFolder, ...]:
         """Return Parquet first: the other sinks are given what is read back from there."""
         engine = self.engine
         parquet = [folder for folder in engine.folders if folder.format == "parquet"]
         others = [folder for folder in engine.folders if folder.format != "parquet"]
         if not parquet and (engine.sinks or not others or engine.catalog.derived):
-            parquet = [ResultFolder(str(root / "results"), "parquet")]
+            if is_remote(directory.store.location):
+                problem = f"say where the results go: {directory.store.location} is not a directory"
+                raise UsageError("results", problem, hint="engine.sink('parquet', path=...), or [[sinks]] in a job")
+            parquet = [ResultFolder(str(directory.root / "results"), "parquet")]
         return (*parquet, *others)
 
     def read_rows(self, table: Table) -> pa.Table:

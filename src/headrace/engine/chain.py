@@ -6,7 +6,6 @@ closed: nothing that ends earlier can come any more.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -31,9 +30,11 @@ from headrace.model.schema import Stream
 from headrace.model.time import later
 from headrace.model.units import InputFile
 from headrace.sql import format_stream, parse_next
-from headrace.storage.directory import Beginning, Directory, open_directory, prepare, read_format
+from headrace.storage.directory import Beginning, Directory, delete_state, find_directory, prepare, read_format
 from headrace.storage.disk import make_folder
 from headrace.storage.records import Commit, CountedSpan, QueryState
+from headrace.storage.store import Store
+from headrace.storage.store import place_of as place_of_object
 from headrace.windows import bounds_of, last_ending
 
 
@@ -82,9 +83,9 @@ class Chain:
         by_place = {pipeline.place.lower(): pipeline for pipeline in self.pipelines}
         if place.lower() in by_place:
             return by_place[place.lower()].stepper.directory
-        root = self.pipelines[0].stepper.directory.root.parent / place
-        if (root / "format.json").exists():
-            return open_directory(root)
+        known = find_directory(place_of_object(self.pipelines[0].stepper.directory.job, place))
+        if known is not None:
+            return known
         names = sorted(pipeline.place for pipeline in self.pipelines)
         raise UsageError("stream", f"there is no stream '{place}'", hint=nearest(place, names))
 
@@ -95,7 +96,7 @@ class Chain:
             if self.holder(query.stream) is not None and place not in {pipeline.place for pipeline in self.pipelines}:
                 results = self.results(query.stream)
                 setting = results.stepper.setting
-                prepare_results(Path(setting.root).parent, place, results, setting.reducers)
+                prepare_results(setting.directory.job, place, results, setting.reducers)
         return place
 
     def no_query(self, name: str) -> UsageError:
@@ -128,7 +129,7 @@ def queries_of(stepper: Stepper) -> dict[str, Query]:
     """
     waiting = {name: query for name, (_, query) in stepper.changes.first.items()}
     begun = stepper.pending
-    running = read_registry(stepper.directory.root, begun.registry).values if begun else {}
+    running = read_registry(stepper.directory, begun.registry).values if begun else {}
     return {**stepper.registry.values, **running, **waiting}
 
 
@@ -197,18 +198,18 @@ def step_of_file(path: Path) -> int:
     return int(path.name.split("-")[1].split(".")[0])
 
 
-def prepare_results(state: Path, place: str, results: Results, reducers: int) -> Directory:
+def prepare_results(job: Store, place: str, results: Results, reducers: int) -> Directory:
     """Open or create the state of a stream of results; a new one begins with the results to come.
 
     The state of other results, which nobody reads any more, is deleted first. Nothing is created if the results can't
     be read.
     """
     make_folder(results.folder)
-    root, declaration = state / place, format_stream(results.stream)
-    path = root / "format.json"
-    if path.exists() and read_format(path).declaration != declaration and not has_readers(root):
-        shutil.rmtree(root)
-    return prepare(root, declaration, reducers, beginning_of(results.stream, results.stepper.commit))
+    location, declaration = place_of_object(job, place), format_stream(results.stream)
+    known = find_directory(location)
+    if known is not None and read_format(known.store).declaration != declaration and not has_readers(known):
+        delete_state(known)
+    return prepare(location, declaration, reducers, beginning_of(results.stream, results.stepper.commit))
 
 
 def beginning_of(stream: Stream, commit: Commit | None) -> Beginning:
@@ -220,9 +221,8 @@ def beginning_of(stream: Stream, commit: Commit | None) -> Beginning:
     return Beginning(commit.step, int(bounds_of(stream.derived.window, np.array([last]))[1][0]))
 
 
-def has_readers(root: Path) -> bool:
+def has_readers(directory: Directory) -> bool:
     """Whether there are queries in the state, or asked for."""
-    directory = open_directory(root)
     commit = directory.last_commit()
     return bool(requests(directory)) or (commit is not None and bool(commit.queries))
 

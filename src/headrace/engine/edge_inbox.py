@@ -6,10 +6,9 @@ what is in a ledger, in every commit record; a frame that can't be taken yet sta
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -20,8 +19,8 @@ from headrace.model.units import Unit
 from headrace.planner.demand import demand
 from headrace.planner.plan import Plan, route
 from headrace.storage.directory import Directory
-from headrace.storage.disk import write_file
 from headrace.storage.records import Commit, CountedSpan, PartitionTime, StreamTotals, TakenFrame
+from headrace.storage.store import MissingObjectError, Store
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frame_checks import check_partials, check_rows
 from headrace.wire.frame_intake import FrameIntake, WaitingFrame
@@ -93,28 +92,28 @@ class Inbox:
         else:
             check_partials(frame, self.stream.name, self.directory.plan(frame.header.plan))
         if frame.tables:
-            copy = self.directory.root / FOLDER / path.name
-            write_file(copy, data)
+            copy = f"{FOLDER}/{path.name}"
+            self.directory.store.put(copy, data)
             rows = sum(table.num_rows for table in frame.tables)
-            new.units.append(Unit(str(copy), 0, len(data), len(data), rows))
+            new.units.append(Unit(self.directory.place(copy), 0, len(data), len(data), rows))
         new.frames.append(taken_frame(frame, path.name))
         new.size += len(data)
         return True
 
-    def forget(self, frames: Iterable[TakenFrame]) -> None:
+    def forget(self, taken: Sequence[TakenFrame]) -> None:
         """What a commit record has counted."""
-        for frame in frames:
+        for frame in taken:
             (self.exchange.root / frame.name).unlink(missing_ok=True)
-            (self.directory.root / FOLDER / frame.name).unlink(missing_ok=True)
+        self.directory.store.delete(f"{FOLDER}/{frame.name}" for frame in taken)
 
     def sample(self, rows: pa.Table) -> pa.Table:
         """Rows to plan for, kept for the time when edges send none any more."""
         if not rows.num_rows:
-            return kept_sample(self.directory.root) or rows
+            return kept_sample(self.directory.store) or rows
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, rows.schema) as writer:
             writer.write_table(rows.slice(0, SAMPLE_ROWS).combine_chunks())
-        write_file(self.directory.root / SAMPLE, bytes(sink.getvalue()))
+        self.directory.store.put(SAMPLE, bytes(sink.getvalue()))
         return rows
 
     def all_ended(self, ledger: Ledger) -> bool:
@@ -128,10 +127,12 @@ class Inbox:
         self.exchange.publish(Orders(self.stream.name, wanted, registry.active, tables, self.wants_rows))
 
 
-def kept_sample(root: Path) -> pa.Table | None:
+def kept_sample(store: Store) -> pa.Table | None:
     """The rows that a root keeps to plan for, if it has seen any."""
-    path = root / SAMPLE
-    return pa.ipc.open_file(pa.py_buffer(path.read_bytes())).read_all() if path.exists() else None
+    try:
+        return pa.ipc.open_file(pa.py_buffer(store.get(SAMPLE))).read_all()
+    except MissingObjectError:
+        return None
 
 
 def taken_frame(frame: Frame, name: str) -> TakenFrame:
@@ -195,10 +196,10 @@ def with_edges(
     return with_all
 
 
-def frame_at(setting_root: str, unit: Unit) -> Path | None:
-    """The path of a frame, if the unit is one."""
-    path = Path(unit.path)
-    return path if path.parent == Path(setting_root) / FOLDER else None
+def frame_at(location: str, unit: Unit) -> str | None:
+    """The name of a frame in the state, if the unit is one."""
+    folder, _, name = unit.path.rpartition("/")
+    return f"{FOLDER}/{name}" if folder == f"{location}/{FOLDER}" else None
 
 
 def plans_in_use(ledger: Ledger) -> dict[str, str | None]:

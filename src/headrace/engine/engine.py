@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,6 +33,7 @@ from headrace.model.time import parse_duration
 from headrace.sql import Script, format_query, parse_next, parse_script
 from headrace.storage.disk import local_path
 from headrace.storage.records import ResultFolder
+from headrace.storage.store import is_remote, locate
 
 LOG = logging.getLogger(__name__)
 OPEN_RUNS: WeakValueDictionary[str, Run] = WeakValueDictionary()
@@ -67,7 +69,7 @@ class LocalEngine:
 
     def __init__(self, state: PathText, options: Options | None = None) -> None:
         self.options = options or Options()
-        self.state = local_path(state)
+        self.state = locate(state)
         self.catalog = Catalog()
         self.feeds: dict[str, Feed] = {}
         self.unread: dict[str, pa.DataType] = {}
@@ -151,11 +153,11 @@ class LocalEngine:
             raise UsageError("stream", f"say where the rows of {name} come from: a source, or edges=[...]")
         if push not in PUSHES:
             raise UsageError("push", f"edges send {' or '.join(PUSHES)}, not {push}")
-        exchange = local_path(frames) if frames is not None else self.state / name / "exchange"
+        exchange = None if not names else local_path(frames if frames is not None else f"{self.state}/{name}/exchange")
         feed = replace(
             make_feed(source, format, options),
             edges=names,
-            frames=exchange if names else None,
+            frames=exchange,
             wants_rows=push == "rows",
         )
         declared = self.catalog.stream(name)
@@ -364,12 +366,16 @@ class LocalEngine:
         with translate_errors(self.translate):
             self.check_session()
             run = Assembly(self).make_run()
-        OPEN_RUNS[str(self.state.resolve())] = run
+        OPEN_RUNS[self.state_key] = run
         return run
+
+    @property
+    def state_key(self) -> str:
+        return self.state if is_remote(self.state) else os.path.realpath(self.state)
 
     def release_state(self, replace: bool) -> None:
         """Stop a run over the same state in this process if it has failed, or if it is to be replaced."""
-        other = OPEN_RUNS.get(str(self.state.resolve()))
+        other = OPEN_RUNS.get(self.state_key)
         if other is None or not other.is_open or self.options.take_over:
             return
         if not replace and other.exception() is None:

@@ -36,7 +36,7 @@ class Pipeline:
     @property
     def place(self) -> str:
         """The name of its state directory."""
-        return self.stepper.directory.root.name
+        return self.stepper.directory.name
 
     @property
     def is_streaming(self) -> bool:

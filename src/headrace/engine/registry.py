@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -26,7 +25,8 @@ from headrace.model.schema import Catalog
 from headrace.planner.codec import decode, encode, find_renamed
 from headrace.sql import format_query, parse_next
 from headrace.storage.directory import Directory
-from headrace.storage.disk import DamagedError, create_file, read_record, to_record, translate_errors, write_file
+from headrace.storage.disk import DamagedError, to_record
+from headrace.storage.store import find_stored, open_store, place_of, read_stored
 
 LOG = logging.getLogger(__name__)
 MAX_NAME = 64
@@ -160,35 +160,27 @@ def keep_registry(directory: Directory, registry: Registry) -> Registry:
         for name, known in registry.queries.items()
     }
     values, version = encode(registry.values), registry.version + 1
-    while not create_file(
-        registry_path(directory.root, version),
-        to_record(StoredRegistry(version, registry.next_generation, queries, values)),
+    while not directory.store.create(
+        registry_name(version), to_record(StoredRegistry(version, registry.next_generation, queries, values))
     ):
         version += 1
     return replace(registry, version=version)
 
 
-def registry_path(root: Path, version: int) -> Path:
-    return root / "registry" / f"{version:09}.json"
+def registry_name(version: int) -> str:
+    return f"registry/{version:09}.json"
 
 
-def read_registry(root: Path, version: int) -> Registry:
-    if version == 0:
-        return Registry()
-    path = registry_path(root, version)
-    try:
-        written_ns = path.stat().st_mtime_ns
-    except OSError:
-        raise DamagedError(path, "is missing") from None
-    return known_registry(path, version, written_ns)
+def read_registry(directory: Directory, version: int) -> Registry:
+    return known_registry(directory.store.location, directory.id, version) if version else Registry()
 
 
 @lru_cache(maxsize=16)
-def known_registry(path: Path, version: int, _written_ns: int) -> Registry:
-    """Kept, but not beyond the file: a directory may be deleted and created again."""
-    stored = read_record(path, StoredRegistry)
+def known_registry(location: str, _id: str, version: int) -> Registry:
+    store = open_store(location)
+    stored = read_stored(store, registry_name(version), StoredRegistry)
     if stored.version != version:
-        raise DamagedError(path, f"is version {stored.version} of the registry")
+        raise DamagedError(place_of(store, registry_name(version)), f"is version {stored.version} of the registry")
     values = decode(stored.values)
     queries = {name: RegisteredQuery(**asdict(known), query=values[name]) for name, known in stored.queries.items()}
     for name in find_renamed(stored.values, values) & queries.keys():
@@ -202,38 +194,40 @@ def known_registry(path: Path, version: int, _written_ns: int) -> Registry:
 def ask(directory: Directory, action: str, name: str, sql: str = "") -> str:
     """Leave a request; its id is how the answer is found."""
     made = Request(f"{time.time_ns():020}-{uuid4().hex[:8]}", action, name, sql)
-    write_file(directory.root / "inbox" / f"{made.id}.json", to_record(made))
+    directory.store.put(f"inbox/{made.id}.json", to_record(made))
     return made.id
 
 
 def requests(directory: Directory) -> list[Request]:
     """Those that wait, oldest first. One that is damaged is put aside, and refused."""
     waiting = []
-    for path in sorted((directory.root / "inbox").glob("[0-9]*.json")):
+    store = directory.store
+    for name in (entry.name for entry in store.list("inbox") if entry.name.endswith(".json")):
         try:
-            waiting.append(read_record(path, Request))
+            request = find_stored(store, name, Request)
+            waiting += [request] if request is not None else []  # else its sender took it back
         except DamagedError:
-            LOG.warning("a damaged request was put aside: %s", path.with_suffix(".damaged"))
-            with translate_errors(path):
-                path.rename(path.with_suffix(".damaged"))
-            problem = UsageError("damaged-request", f"the request {path.stem} is damaged", hint="ask again")
-            write_answers(directory, [path.stem], {path.stem: refusal(problem)})
+            aside = f"{name.removesuffix('.json')}.damaged"
+            LOG.warning("a damaged request was put aside: %s", directory.place(aside))
+            store.put(aside, store.get(name))
+            id = name.removeprefix("inbox/").removesuffix(".json")
+            problem = UsageError("damaged-request", f"the request {id} is damaged", hint="ask again")
+            write_answers(directory, [id], {id: refusal(problem)})
     return waiting
 
 
 def write_answers(directory: Directory, ids: Iterable[str], answers: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the answers, then take the requests away: after a crash in between they are answered again."""
     for id in ids:
-        write_file(directory.root / "outbox" / f"{id}.json", to_record(dict(answers.get(id, {}))))
-        (directory.root / "inbox" / f"{id}.json").unlink(missing_ok=True)
+        directory.store.put(f"outbox/{id}.json", to_record(dict(answers.get(id, {}))))
+        directory.store.delete([f"inbox/{id}.json"])
 
 
 def answer_to(directory: Directory, id: str) -> dict[str, Any] | None:
-    path = directory.root / "outbox" / f"{id}.json"
-    if not path.exists():
-        return None
-    answer = read_record(path, dict[str, Any])
-    path.unlink(missing_ok=True)
+    name = f"outbox/{id}.json"
+    answer: dict[str, Any] | None = find_stored(directory.store, name, dict[str, Any])
+    if answer is not None:
+        directory.store.delete([name])
     return answer
 
 

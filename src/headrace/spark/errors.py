@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from headrace.model.errors import HeadraceError, printable_lines
+from headrace.storage.store import open_store
 
 SPARK_ERRORS = (PySparkException, Py4JError)
 LOST = "spark-lost"
@@ -38,10 +38,10 @@ class TaskError(HeadraceError):
         return printable_lines(self.text)
 
 
-def translate_error(problem: BaseException, state: Path) -> BaseException:
+def translate_error(problem: BaseException, state: str) -> BaseException:
     """Return the error to raise in place of one of Spark's. An error that is not Spark's is returned as it is.
 
-    The whole text of an error that we do not know goes into a file in the directory `state`.
+    The whole text of an error that we do not know goes into an object in the store at `state`.
     """
     if isinstance(problem, HeadraceError):
         return problem
@@ -93,11 +93,11 @@ def find_cause(text: str) -> str:
     return next(iter((*causes, *lines)), "it did not say why")
 
 
-def keep_details(text: str, state: Path) -> str:
-    """Write the text into a file, and return a hint that names it."""
-    path = state / DETAILS
+def keep_details(text: str, state: str) -> str:
+    """Write the text into the state, and return a hint that names it."""
+    place = f"{state}/{DETAILS}"
     try:
-        path.write_text(f"{text}\n", encoding="utf-8")
-    except OSError:
-        return f"Spark said more, and {path} can't be written"
-    return f"all that Spark said is in {path}"
+        open_store(state).put(DETAILS, f"{text}\n".encode())
+    except HeadraceError:
+        return f"Spark said more, and {place} can't be written"
+    return f"all that Spark said is in {place}"

@@ -16,6 +16,7 @@ from headrace.engine.pipeline import Pipeline
 from headrace.engine.run import OnFailure
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.storage.disk import DamagedError
+from headrace.storage.store import is_remote
 
 TICK = "headrace_tick"
 
@@ -26,7 +27,12 @@ class StreamingDataFrame:
     def __init__(self, pipeline: Pipeline, trigger_us: int, on_failure: OnFailure) -> None:
         self.pipeline = pipeline
         self.on_failure = on_failure
-        self.checkpoint = pipeline.stepper.directory.root / "spark"
+        store = pipeline.stepper.directory.store
+        if is_remote(store.location):
+            problem = f"the state of a streaming DataFrame can't be in {store.location}"
+            detail = "Spark's own checkpoint, which must fit to it, is in a directory"
+            raise UsageError("streaming-state", problem, detail=detail, hint="use a directory for the state")
+        self.checkpoint = Path(store.location) / "spark"
         self.check_agreement()
         writer = (
             with_ticks(pipeline.dataframe)
@@ -72,9 +78,10 @@ class StreamingDataFrame:
             raise self.disagreement(f"Spark has committed batch {max(commits)}, Headrace batch {known.batch}")
 
     def disagreement(self, detail: str) -> UsageError:
+        location = self.pipeline.stepper.directory.store.location
         return UsageError(
             "logs-apart",
-            f"the state in {self.pipeline.stepper.directory.root} and its Spark checkpoint do not fit together",
+            f"the state in {location} and its Spark checkpoint do not fit together",
             detail=detail,
             hint="restore both from the same copy",
         )

@@ -1,16 +1,18 @@
-"""The state directory: one owner, one log of commit records, and only what the last of them names exists.
+"""The state of a stream: one owner, one log of commit records, and only what the last of them names exists.
 
 format.json            version, number of reducers, declaration of the stream
-lock, epochs/          who owns it
+epochs/                who owns it; on a disk a file `lock` beside, else `alive/`
 journal/, commits/     per step what it depends on, and what came of it
-registry/, plans/, tables/, inputs/, slices/, rejected/, frames/, inbox/, outbox/, spark/
-exchange/              what edges send and are sent, unless it is elsewhere
+registry/, plans/, tables/, inputs/, slices/, rejected/, frames/, inbox/, outbox/
+spark/, exchange/      on a disk only: Spark's checkpoint, and what edges send and are sent, unless it is elsewhere
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,58 +24,51 @@ from headrace.model.errors import UsageError
 from headrace.model.record import Count, Record
 from headrace.planner.codec import decode, digest_of, encode
 from headrace.planner.plan import Plan
-from headrace.storage.disk import (
-    DamagedError,
-    create_file,
-    digest,
-    make_folder,
-    read_file,
-    read_record,
-    to_record,
-    write_file,
-)
+from headrace.storage.disk import DamagedError, digest, local_path, to_record
 from headrace.storage.records import Commit, Journal
+from headrace.storage.store import Store, find_stored, is_remote, open_store, place_of, read_object, read_stored
 
 FORMAT_VERSION = 2
-FOLDERS = (
-    "epochs",
-    "journal",
-    "commits",
-    "registry",
-    "plans",
-    "tables",
-    "inputs",
-    "slices",
-    "rejected",
-    "frames",
-    "inbox",
-    "outbox",
-)
+FORMAT = "format.json"
+STATES = ".states"
+"""Where a job in an object store has an object for each of its states: a listing has no folders there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
     """Reads and writes records; owns nothing by itself."""
 
-    root: Path
+    store: Store
     reducers: int
+    id: str = field(default_factory=lambda: uuid4().hex)
+    """What was read is kept under it: every opening has its own, since a state may be deleted and made again."""
+
+    @property
+    def root(self) -> Path:
+        """The directory, if the state is on a disk."""
+        return local_path(self.store.location)
+
+    @property
+    def name(self) -> str:
+        """The name of the stream, or of the results, that it is of."""
+        return self.store.location.rpartition("/")[2]
+
+    @property
+    def job(self) -> Store:
+        """Where the states of all streams of the job are."""
+        return open_store(self.store.location.rpartition("/")[0])
+
+    def place(self, name: str) -> str:
+        return place_of(self.store, name)
 
     # Records of steps
 
-    def journal_path(self, step: int, attempt: int = 0) -> Path:
-        return self.root / "journal" / (f"{step:09}-{attempt}.json" if attempt else f"{step:09}.json")
-
-    def commit_path(self, step: int) -> Path:
-        return self.root / "commits" / f"{step:09}.json"
-
     def journal(self, step: int, attempt: int = 0) -> Journal | None:
         """What an attempt at a step depends on; None if there was none."""
-        path = self.journal_path(step, attempt)
-        if not path.exists():
-            return None
-        journal = read_record(path, Journal)
-        if journal.key != (step, attempt):
-            raise DamagedError(path, f"is the journal of step {journal.step}, attempt {journal.attempt}")
+        name = journal_name(step, attempt)
+        journal = find_stored(self.store, name, Journal)
+        if journal is not None and journal.key != (step, attempt):
+            raise DamagedError(self.place(name), f"is the journal of step {journal.step}, attempt {journal.attempt}")
         return journal
 
     def newest_journal(self, step: int) -> Journal | None:
@@ -83,51 +78,43 @@ class Directory:
 
     def attempts(self, step: int) -> int:
         """How many there are."""
+        names = {entry.name for entry in self.store.list("journal")}
         attempt = 0
-        while self.journal_path(step, attempt).exists():
+        while journal_name(step, attempt) in names:
             attempt += 1
         return attempt
 
     def write_journal(self, journal: Journal) -> bool:
-        return create_file(self.journal_path(*journal.key), to_record(journal))
+        return self.store.create(journal_name(*journal.key), to_record(journal))
 
     def steps(self) -> list[int]:
-        return sorted(int(path.stem) for path in (self.root / "commits").glob("[0-9]*.json"))
+        return list_steps(self.store, "commits")
 
     def commit(self, step: int) -> Commit:
-        path = self.commit_path(step)
-        commit = read_record(path, Commit)
+        commit = read_stored(self.store, commit_name(step), Commit)
         if commit.step != step:
-            raise DamagedError(path, f"is the commit record of step {commit.step}")
+            raise DamagedError(self.place(commit_name(step)), f"is the commit record of step {commit.step}")
         return commit
 
     def last_commit(self) -> Commit | None:
         """The newest one, which must follow the one before it and be followed by no journal but the next."""
         steps = self.steps()
-        later = [int(path.name[:9]) for path in (self.root / "journal").glob("[0-9]*.json")]
         newest = steps[-1] if steps else 0
-        for step in later:
+        for step in list_steps(self.store, "journal"):
             if step > newest + 1:
-                raise DamagedError(self.commit_path(step - 1), "is missing, but a later step began")
-        note = self.root / "commits" / "last"
-        if note.exists() and (noted := read_record(note, int)) > newest:
-            raise DamagedError(self.commit_path(noted), "is missing")
+                raise DamagedError(self.place(commit_name(step - 1)), "is missing, but a later step began")
         if not steps:
             return None
         commit = self.commit(newest)
         if newest > 1 and commit.previous != self.commit_digest(newest - 1):
-            raise DamagedError(self.commit_path(newest - 1), "is not the one that the next step followed")
+            raise DamagedError(self.place(commit_name(newest - 1)), "is not the one that the next step followed")
         return commit
 
-    def note_commit(self, step: int) -> None:
-        """That there was one: should it get lost, that is noticed."""
-        write_file(self.root / "commits" / "last", to_record(step))
-
     def commit_digest(self, step: int) -> str:
-        return digest(read_file(self.commit_path(step)))
+        return digest(read_object(self.store, commit_name(step)))
 
-    # Plans and static tables are known by their digests. The name of a file also has the step that wrote it: what the
-    # last commit does not name is written again, since another engine may be about to delete the file of an older step
+    # Plans and static tables are known by their digests. The name of an object also has the step that wrote it: what
+    # the last commit does not name is written again, since another engine may be about to delete that of an older step
 
     def keep_plan(self, plan: Plan, step: int, live: Collection[str]) -> str:
         """Store a plan for a step, unless it is among the live ones, which the last commit names; return its name."""
@@ -135,7 +122,7 @@ class Directory:
         return self.keep_content("plans", digest_of(text), text.encode(), step, live)
 
     def plan(self, name: str) -> Plan:
-        return read_plan(self.root / "plans", name)
+        return read_plan(self.store.location, name)
 
     def keep_table(self, table: pa.Table, step: int, live: Collection[str]) -> str:
         """Store a static table, as `keep_plan` does a plan."""
@@ -146,57 +133,75 @@ class Directory:
         return self.keep_content("tables", digest(data), data, step, live)
 
     def table(self, name: str) -> pa.Table:
-        return read_arrow(self.root / "tables", name)
+        return read_arrow(self.store.location, name)
 
     def table_bytes(self, name: str) -> bytes:
-        return read_file(find_content(self.root / "tables", name), name)
+        return read_object(self.store, find_content(self.store, "tables", name), name)
 
     def keep_content(self, folder: str, name: str, data: bytes, step: int, live: Collection[str]) -> str:
-        path = self.root / folder / f"{step:09}-{name}{ENDINGS[folder]}"
-        if name not in live and not path.exists():
-            write_file(path, data)
+        object_name = f"{folder}/{step:09}-{name}{ENDINGS[folder]}"
+        if name not in live and not self.store.create(object_name, data):
+            self.store.put(object_name, data)  # it is damaged
         return name
 
     @property
     def identity(self) -> str:
         """What folders of results know the job by; all streams of a job have the same."""
-        path = self.root.parent / "identity"
-        if not path.exists():
-            create_file(path, to_record(uuid4().hex))
-        return read_record(path, str)
+        if (known := find_stored(self.job, "identity", str)) is not None:
+            return known
+        self.job.create("identity", to_record(uuid4().hex))
+        return read_stored(self.job, "identity", str)
+
+
+def journal_name(step: int, attempt: int = 0) -> str:
+    return f"journal/{step:09}-{attempt}.json" if attempt else f"journal/{step:09}.json"
+
+
+def commit_name(step: int) -> str:
+    return f"commits/{step:09}.json"
+
+
+def list_steps(store: Store, folder: str) -> list[int]:
+    """Return the steps that have records there, in order."""
+    names = (entry.name.rpartition("/")[2] for entry in store.list(folder))
+    return sorted({int(name[:9]) for name in names if name[:9].isdigit() and name.endswith(".json")})
 
 
 ENDINGS = {"plans": ".json", "tables": ".arrow"}
 
 
 def content_name(file_name: str) -> tuple[int, str]:
-    """The step that wrote a plan or a table, and its digest. Files of version 0.1 have no step."""
+    """The step that wrote a plan or a table, and its digest. Those of version 0.1 have no step."""
     stem = file_name.partition(".")[0]
     step, dash, name = stem.partition("-")
     return (int(step), name) if dash else (0, stem)
 
 
-def find_content(folder: Path, name: str) -> Path:
-    """The file of a plan or table; if it was written more than once, any of them."""
-    for path in folder.glob(f"*{name}{ENDINGS[folder.name]}"):
-        if content_name(path.name)[1] == name:
-            return path
-    raise DamagedError(folder / f"*-{name}{ENDINGS[folder.name]}", "is missing")
+def find_content(store: Store, folder: str, name: str) -> str:
+    """The object of a plan or table; if it was written more than once, any of them."""
+    for entry in store.list(folder):
+        if content_name(entry.name.rpartition("/")[2])[1] == name:
+            return entry.name
+    raise DamagedError(place_of(store, f"{folder}/*-{name}{ENDINGS[folder]}"), "is missing")
 
 
 @lru_cache(maxsize=16)
-def read_plan(folder: Path, name: str) -> Plan:
-    path = find_content(folder, name)
-    text = read_file(path).decode("utf-8", "replace")
+def read_plan(location: str, name: str) -> Plan:
+    store = open_store(location)
+    object_name = find_content(store, "plans", name)
+    text = read_object(store, object_name).decode("utf-8", "replace")
     if digest_of(text) != name:
-        raise DamagedError(path, "is damaged: it has another checksum than when it was written")
+        place = place_of(store, object_name)
+        raise DamagedError(place, "is damaged: it has another checksum than when it was written")
     plan: Plan = decode(text)
     return plan
 
 
 @lru_cache(maxsize=16)
-def read_arrow(folder: Path, name: str) -> pa.Table:
-    return pa.ipc.open_file(pa.py_buffer(read_file(find_content(folder, name), name))).read_all()
+def read_arrow(location: str, name: str) -> pa.Table:
+    store = open_store(location)
+    data = read_object(store, find_content(store, "tables", name), name)
+    return pa.ipc.open_file(pa.py_buffer(data)).read_all()
 
 
 class Beginning(NamedTuple):
@@ -210,7 +215,7 @@ FIRST = Beginning()
 
 
 class StateFormat(Record, frozen=True):
-    """What a state directory is, in `format.json`: the stream is known by the text that declares it."""
+    """What a state is, in `format.json`: the stream is known by the text that declares it."""
 
     version: Count
     reducers: Count
@@ -218,37 +223,72 @@ class StateFormat(Record, frozen=True):
     beginning: Beginning = FIRST
 
 
-def prepare(root: Path, declaration: str, reducers: int, beginning: Beginning = FIRST) -> Directory:
-    """A new state directory, or the one that is there: its number of reducers stays, and it must be of this stream."""
-    make_folder(root)
-    for name in FOLDERS:
-        make_folder(root / name)
-    path = root / "format.json"
-    if any((root / "commits").iterdir()) and not path.exists():
-        raise DamagedError(path, "is missing")
-    create_file(path, to_record(StateFormat(FORMAT_VERSION, reducers, declaration, beginning)))
-    known = read_format(path)
+def prepare(place: str | os.PathLike[str], declaration: str, reducers: int, beginning: Beginning = FIRST) -> Directory:
+    """A new state, or the one that is there: its number of reducers stays, and it must be of this stream."""
+    store = open_store(place)
+    known = find_format(store)
+    if known is None:
+        if store.list("commits"):
+            raise DamagedError(place_of(store, FORMAT), "is missing")
+        store.create(FORMAT, to_record(StateFormat(FORMAT_VERSION, reducers, declaration, beginning)))
+        known = read_format(store)
     if known.declaration != declaration:
         raise UsageError(
             "state-schema",
-            f"the state in {root} is of a stream with another declaration",
+            f"the state in {store.location} is of a stream with another declaration",
             detail=f"it was declared as {known.declaration}",
             hint="declare it as it was, or start over with an empty state directory",
         )
-    return Directory(root, known.reducers)
+    directory = Directory(store, known.reducers)
+    if is_remote(store.location):
+        directory.job.create(f"{STATES}/{directory.name}", b"")
+    return directory
 
 
-def open_directory(root: Path) -> Directory:
-    path = root / "format.json"
-    if not path.exists():
-        raise UsageError("state", f"there is no state in {root}", hint="headrace run makes it")
-    return Directory(root, read_format(path).reducers)
+def find_directory(place: str | os.PathLike[str]) -> Directory | None:
+    """Return the state that is there, if there is one."""
+    store = open_store(place)
+    known = find_format(store)
+    return None if known is None else Directory(store, known.reducers)
 
 
-def read_format(path: Path) -> StateFormat:
+def list_states(job: Store) -> list[str]:
+    """Return the names of the states of a job."""
+    if is_remote(job.location):
+        return [entry.name.rpartition("/")[2] for entry in job.list(STATES)]
+    return sorted(path.parent.name for path in Path(job.location).glob(f"*/{FORMAT}"))
+
+
+def delete_state(directory: Directory) -> None:
+    """Delete a state that nobody owns."""
+    if is_remote(directory.store.location):
+        directory.job.delete([f"{STATES}/{directory.name}"])
+        directory.store.delete([entry.name for entry in directory.store.list("")])
+    else:
+        shutil.rmtree(directory.root)
+
+
+def open_directory(place: str | os.PathLike[str]) -> Directory:
+    directory = find_directory(place)
+    if directory is None:
+        raise UsageError("state", f"there is no state in {open_store(place).location}", hint="headrace run makes it")
+    return directory
+
+
+def read_format(store: Store) -> StateFormat:
+    known = find_format(store)
+    if known is None:
+        raise DamagedError(place_of(store, FORMAT), "is missing")
+    return known
+
+
+def find_format(store: Store) -> StateFormat | None:
     """Return the format of a state. The version comes first: those to come may have other fields."""
-    version = read_record(path, dict[str, Any]).get("version")
+    fields = find_stored(store, FORMAT, dict[str, Any])
+    if fields is None:
+        return None
+    version = fields.get("version")
     if version != FORMAT_VERSION:
-        problem = f"the state in {path.parent} has format {version}, this program has {FORMAT_VERSION}"
+        problem = f"the state in {store.location} has format {version}, this program has {FORMAT_VERSION}"
         raise UsageError("state-version", problem, hint="use the version of Headrace that wrote it")
-    return read_record(path, StateFormat)
+    return read_stored(store, FORMAT, StateFormat)

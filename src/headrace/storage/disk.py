@@ -36,10 +36,10 @@ NOT_OURS = "is it a directory that you may write to? then start again: it contin
 class DamagedError(DataError):
     """A file of the state that is not what was written."""
 
-    def __init__(self, path: Path, problem: str) -> None:
+    def __init__(self, place: Path | str, problem: str) -> None:
         super().__init__(
             "damaged-state",
-            f"{path} {problem}",
+            f"{place} {problem}",
             hint="restore the state directory from a copy, or start over with an empty one",
         )
 
@@ -173,8 +173,13 @@ def read_file(path: Path, expected: str | None = None) -> bytes:
         raise DamagedError(path, "is missing") from None
     except OSError as problem:
         raise DamagedError(path, f"can't be read: {problem.strerror}") from None
+    return check_digest(data, expected, path)
+
+
+def check_digest(data: bytes, expected: str | None, place: Path | str) -> bytes:
+    """Return the bytes, which must have the expected digest, if there is one."""
     if expected is not None and digest(data) != expected:
-        raise DamagedError(path, "is damaged: it has another checksum than when it was written")
+        raise DamagedError(place, "is damaged: it has another checksum than when it was written")
     return data
 
 
@@ -188,13 +193,16 @@ def to_record(value: object) -> bytes:
 
 def read_record(path: Path, kind: type[Value]) -> Value:
     """Return a value of the type that was written."""
-    head, _, text = read_file(path).partition(b"\n")
-    if digest(text.removesuffix(b"\n")) != head.decode("ascii", "replace"):
-        raise DamagedError(path, "is damaged: it has another checksum than when it was written")
+    return parse_record(read_file(path), kind, path)
+
+
+def parse_record(data: bytes, kind: type[Value], place: Path | str) -> Value:
+    head, _, text = data.partition(b"\n")
+    check_digest(text.removesuffix(b"\n"), head.decode("ascii", "replace"), place)
     try:
         return from_json(text, kind)
     except ValueError as problem:
-        raise DamagedError(path, f"can't be used: {problem}") from None
+        raise DamagedError(place, f"can't be used: {problem}") from None
 
 
 def to_json(value: object) -> bytes:

@@ -6,7 +6,16 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from headrace.storage.disk import TEMPORARY, create_file, local_path, make_folder, translate_errors, write_file
+from headrace.storage.disk import (
+    TEMPORARY,
+    StateWriteError,
+    create_file,
+    local_path,
+    make_folder,
+    sync,
+    translate_errors,
+    write_file,
+)
 from headrace.storage.store import Listed, MissingObjectError, StoreError
 
 
@@ -19,7 +28,15 @@ class LocalStore:
 
     def create(self, name: str, data: bytes) -> bool:
         path = self.writable(name)
-        return create_file(path, data) or self.get(name) == data
+        try:
+            if create_file(path, data):
+                return True
+        except StateWriteError:
+            if not path.exists():
+                raise
+            with translate_errors(path):
+                sync(path.parent)
+        return self.get(name) == data
 
     def put(self, name: str, data: bytes) -> None:
         write_file(self.writable(name), data)

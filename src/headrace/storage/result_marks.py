@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from headrace.model.errors import UsageError
 from headrace.model.record import Count, Record
-from headrace.storage.directory import Directory
+from headrace.storage.directory import Directory, list_states
 from headrace.storage.disk import (
     DamagedError,
     make_folder,
@@ -25,6 +25,7 @@ from headrace.storage.disk import (
     write_file,
 )
 from headrace.storage.records import Commit, ResultFolder
+from headrace.storage.store import open_store, place_of
 
 PREFIX = ".headrace-"
 
@@ -50,7 +51,7 @@ class ResultMarks:
         self.reset = reset
 
     def path(self, folder: Path) -> Path:
-        return folder / f"{PREFIX}{self.directory.root.name}.json"
+        return folder / f"{PREFIX}{self.directory.name}.json"
 
     def check(self, last: Commit | None) -> set[Path]:
         """Raise an error if a folder shows results of another state, or of later steps than the last commit; with
@@ -76,11 +77,12 @@ class ResultMarks:
         """Move a folder aside. The new one has the marks of all streams of the job from the beginning."""
         new = folder.with_name(f".{folder.name}-{uuid4().hex}")
         make_folder(new)
-        for path in self.directory.root.parent.glob("*/format.json"):
-            other = Directory(path.parent, self.directory.reducers)
+        job = self.directory.job
+        for name in list_states(job):
+            other = Directory(open_store(place_of(job, name)), self.directory.reducers)
             if (last := other.last_commit()) is not None:
                 mark = ResultMark(self.directory.identity, last.step, other.commit_digest(last.step), is_reset=True)
-                write_file(new / f"{PREFIX}{path.parent.name}.json", to_record(mark))
+                write_file(new / f"{PREFIX}{name}.json", to_record(mark))
         with translate_errors(folder):
             if folder.exists():
                 folder.rename(unused_name(folder))
@@ -97,8 +99,7 @@ class ResultMarks:
         mark, step = read_mark(path), last.step if last else 0
         if mark.step > step:
             return f"are of a later step than the state: {mark.step}, and the state is at {step}"
-        is_known = self.directory.commit_path(mark.step).exists()
-        if is_known and self.directory.commit_digest(mark.step) != mark.commit:
+        if mark.step in self.directory.steps() and self.directory.commit_digest(mark.step) != mark.commit:
             return f"are those of a copy of the state that had another step {mark.step}"
         return None
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from headrace.model.errors import UsageError
 from headrace.model.record import Record
 from headrace.model.units import InputFile
-from headrace.storage.directory import Directory
-from headrace.storage.disk import DamagedError, read_record, to_record, write_file
+from headrace.storage.directory import Directory, journal_name
+from headrace.storage.disk import DamagedError, to_record
 from headrace.storage.records import Commit, Journal
+from headrace.storage.store import read_stored
 
 LOG = logging.getLogger(__name__)
 LISTED_EVERY = 64
@@ -22,6 +22,10 @@ ABSENT_US = 7 * 86_400_000_000
 """How long the name of a file that is gone is remembered at least, unless there are too many."""
 MAX_ABSENT = 1_000_000
 """How many names of files that are gone are remembered."""
+
+
+def list_name(step: int) -> str:
+    return f"inputs/{step:09}.json"
 
 
 def device_of(folder: str) -> int:
@@ -59,7 +63,7 @@ class SeenFiles:
         self.looks: dict[str, Look | None] = {}
         self.absent_us: dict[str, int] = {}
         if self.listed:
-            known = read_record(self.path(self.listed), ANY_FILE_LIST)
+            known = read_stored(directory.store, list_name(self.listed), ANY_FILE_LIST)
             if isinstance(known, FileList):
                 self.absent_us = known.absent_us
             for file in known.files if isinstance(known, FileList) else known:
@@ -68,7 +72,7 @@ class SeenFiles:
         for step in range(self.listed + 1, (commit.step if commit else 0) + 1):
             journal = directory.journal(step)
             if journal is None:  # it is written before its step
-                raise DamagedError(directory.journal_path(step), "is missing")
+                raise DamagedError(directory.place(journal_name(step)), "is missing")
             self.add(journal)
 
     def check_device(self, folder: str) -> None:
@@ -79,9 +83,6 @@ class SeenFiles:
         elif device != self.device:
             hint = "mount what was there; if it was moved on purpose, start again"
             raise UsageError("file", f"the directory {folder} lies on another device than before", hint=hint)
-
-    def path(self, step: int) -> Path:
-        return self.directory.root / "inputs" / f"{step:09}.json"
 
     def add(self, journal: Journal) -> None:
         """Add what a committed step read, and what it found changed: that is reported once."""
@@ -105,7 +106,7 @@ class SeenFiles:
         if clock_us is not None:
             self.forget_absent(present, clock_us)
         files = [path if look is None else (path, *look) for path, look in sorted(self.looks.items())]
-        write_file(self.path(step), to_record(FileList(files, self.absent_us)))
+        self.directory.store.put(list_name(step), to_record(FileList(files, self.absent_us)))
         self.listed = step
         return step
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -21,8 +20,9 @@ from headrace.kernel.interchange import from_bytes, pack, to_bytes, unpack
 from headrace.model.errors import DataError
 from headrace.planner.plan import Plan
 from headrace.storage.directory import Directory
-from headrace.storage.disk import DamagedError, digest, read_file, write_file
+from headrace.storage.disk import DamagedError, digest
 from headrace.storage.records import SliceFile, StoredFile
+from headrace.storage.store import read_object
 
 Parts = dict[str, dict[int, list[NodePartials]]]
 """Partials by plan and by the place of their node in it."""
@@ -53,7 +53,7 @@ def write_slices(directory: Directory, reducer: int, step: int, sections: Sequen
         return None
     data = pack_sections(sections)
     name = f"slices/{step:09}-{reducer}-{uuid4().hex[:12]}.slices"
-    write_file(directory.root / name, data)
+    directory.store.put(name, data)
     last_end_us = max(pc.max(table["slice_end"].cast(pa.int64())).as_py() for table in tables)
     rows = sum(table.num_rows for table in tables)
     return SliceFile(StoredFile(name, digest(data), len(data)), reducer, rows, last_end_us)
@@ -77,26 +77,27 @@ class Cache:
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self.held: dict[Path, tuple[int, Parts]] = {}
+        self.held: dict[tuple[str, str], tuple[int, Parts]] = {}
+        """By the location of the state and the name of the object."""
 
     def read(self, directory: Directory, stream: str, file: SliceFile, live: Collection[str]) -> Parts:
         """The partials of plans under which something was counted that is not forgotten, by now."""
-        path = directory.root / file.file.name
-        size, parts = self.held.pop(path, (0, None))
+        key = directory.store.location, file.file.name
+        size, parts = self.held.pop(key, (0, None))
         if parts is None:
             parts = read_slices(directory, stream, file, live)
             size = sum(part.nbytes for places in parts.values() for same in places.values() for part in same)
-        self.held[path] = size, parts
+        self.held[key] = size, parts
         while sum(held for held, _ in self.held.values()) > self.max_bytes and len(self.held) > 1:
             del self.held[next(iter(self.held))]
         return {plan: places for plan, places in parts.items() if plan in live}
 
     def keep_only(self, directory: Directory, files: Iterable[SliceFile]) -> None:
-        """Of this directory, these."""
-        live = {directory.root / file.file.name for file in files}
-        gone = [path for path in self.held if path.is_relative_to(directory.root) and path not in live]
-        for path in gone:
-            del self.held[path]
+        """Of this state, these."""
+        location = directory.store.location
+        live = {(location, file.file.name) for file in files}
+        for key in [key for key in self.held if key[0] == location and key not in live]:
+            del self.held[key]
 
 
 CACHE = Cache(KEPT_BYTES)
@@ -104,7 +105,7 @@ CACHE = Cache(KEPT_BYTES)
 
 def read_slices(directory: Directory, stream: str, file: SliceFile, live: Collection[str]) -> Parts:
     """The partials of plans under which something was counted that is not forgotten."""
-    data = read_file(directory.root / file.file.name, file.file.digest)
+    data = read_object(directory.store, file.file.name, file.file.digest)
     parts: Parts = {}
     for name, section in unpack_sections(data):
         if name not in live:
@@ -112,7 +113,7 @@ def read_slices(directory: Directory, stream: str, file: SliceFile, live: Collec
         try:
             places = by_place(stream, directory.plan(name), from_bytes(section))
         except DataError as problem:
-            raise DamagedError(directory.root / file.file.name, f"can't be used: {problem.message}") from None
+            raise DamagedError(directory.place(file.file.name), f"can't be used: {problem.message}") from None
         for place, part in places:
             parts.setdefault(name, {}).setdefault(place, []).append(part)
     return parts

@@ -17,6 +17,7 @@ from headrace.storage.disk import (
     DamagedError,
     MissingError,
     begin_sync,
+    check_digest,
     digest,
     make_folder,
     read_file,
@@ -24,6 +25,7 @@ from headrace.storage.disk import (
     write_whole,
 )
 from headrace.storage.records import Commit, ResultFile, ResultFolder, StoredFile
+from headrace.storage.store import MissingObjectError, Store, place_of, read_object
 
 SMALL_BYTES = 1 << 16
 
@@ -96,10 +98,29 @@ def begin_sync_staged(folders: Sequence[ResultFolder], files: Iterable[ResultFil
     return begin_sync(Path(folders[file.folder].path, file.staged.name) for file in files)
 
 
-def staging_folders(root: Path, folders: Sequence[ResultFolder], commit: Commit) -> set[Path]:
+def staging_folders(state: str, folders: Sequence[ResultFolder], commit: Commit) -> set[Path]:
     """Where a commit's files wait to be shown: their names must be on the disk before the record that names them."""
-    roots = {Path(folders[file.folder].path) for file in commit.results} | ({root} if commit.rejected else set())
-    return {staging_folder(result_root, root.name) for result_root in roots}
+    return {staging_folder(Path(folders[file.folder].path), state) for file in commit.results}
+
+
+def stage_rejected(store: Store, step: int, table: pa.Table) -> ResultFile:
+    """Put rows that were not counted into the state, where readers do not look for them yet."""
+    data, id = parquet_bytes(table), uuid4().hex
+    staged = StoredFile(f"staged/{step:09}-{id}", digest(data), len(data))
+    store.put(staged.name, data)
+    return ResultFile("rejected", staged, f"rejected/step-{step:09}-{id[:8]}.parquet", table.num_rows)
+
+
+def show_rejected(store: Store, files: Iterable[ResultFile]) -> None:
+    """Give committed rows their names. It may have been done already."""
+    for file in files:
+        try:
+            data = check_digest(store.get(file.staged.name), file.staged.digest, place_of(store, file.staged.name))
+        except MissingObjectError:
+            read_object(store, file.name, file.staged.digest)
+        else:
+            store.put(file.name, data)
+            store.delete([file.staged.name])
 
 
 def show(places: Iterable[tuple[Path, ResultFile]]) -> set[Path]:

@@ -10,9 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.model.errors import DataError, UsageError
+from headrace.storage.disk import DamagedError, check_digest, local_path, parse_record
+
+Value = TypeVar("Value")
 
 SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
 OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
@@ -68,9 +71,18 @@ def is_remote(location: str | os.PathLike[str]) -> bool:
     return scheme is not None and scheme[1].lower() != "file"
 
 
-@lru_cache(maxsize=64)
-def open_store(location: str) -> Store:
+def locate(place: str | os.PathLike[str]) -> str:
+    """Return a path or URL in the form that a store is known by: paths are absolute."""
+    return os.fspath(place).rstrip("/") if is_remote(place) else str(local_path(place))
+
+
+def open_store(place: str | os.PathLike[str]) -> Store:
     """Return the store at a path or URL. What it needs beside, such as credentials, comes from the environment."""
+    return known_store(locate(place))
+
+
+@lru_cache(maxsize=64)
+def known_store(location: str) -> Store:
     if not is_remote(location):
         from headrace.storage.local_store import LocalStore
 
@@ -92,7 +104,7 @@ def store_threads() -> ThreadPoolExecutor:
 
 def forget_after_fork() -> None:
     """Forget clients and threads, which a fork does not copy."""
-    open_store.cache_clear()
+    known_store.cache_clear()
     store_threads.cache_clear()
 
 
@@ -113,3 +125,30 @@ def begin_puts(store: Store, objects: Mapping[str, bytes]) -> Callable[[], None]
 def get_all(store: Store, names: Iterable[str]) -> Iterator[bytes]:
     """Yield the bytes of several objects, in order; they are read at once."""
     return store_threads().map(store.get, names)
+
+
+def read_object(store: Store, name: str, expected: str | None = None) -> bytes:
+    """Return the bytes of an object that a record names, which must have the expected digest."""
+    place = place_of(store, name)
+    try:
+        return check_digest(store.get(name), expected, place)
+    except MissingObjectError:
+        raise DamagedError(place, "is missing") from None
+
+
+def read_stored(store: Store, name: str, kind: type[Value]) -> Value:
+    """Return the value of a record that must be there."""
+    return parse_record(read_object(store, name), kind, place_of(store, name))
+
+
+def find_stored(store: Store, name: str, kind: type[Value]) -> Value | None:
+    """Return the value of a record, or None if there is none of this name."""
+    try:
+        return parse_record(store.get(name), kind, place_of(store, name))
+    except MissingObjectError:
+        return None
+
+
+def place_of(store: Store, name: str) -> str:
+    """Return where an object is, for people."""
+    return f"{store.location}/{name}"

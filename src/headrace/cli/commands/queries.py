@@ -29,8 +29,9 @@ from headrace.model.schema import Catalog
 from headrace.model.time import format_timestamp
 from headrace.planner.explain.description import fair_shares
 from headrace.sql import format_stream, parse_next
-from headrace.storage.directory import Directory, open_directory, prepare
+from headrace.storage.directory import Directory, find_directory, list_states, open_directory, prepare
 from headrace.storage.records import QueryState
+from headrace.storage.store import open_store
 
 SQL_WIDTH = 60
 
@@ -187,23 +188,24 @@ def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
     held: dict[str, Directory] = {}
     for _, directory in directories(job, catalog):
         commit = directory.last_commit()
-        values = read_registry(directory.root, commit.registry).values if commit else {}
+        values = read_registry(directory, commit.registry).values if commit else {}
         known |= values
         held |= dict.fromkeys(values, directory)
     whole, query = parse_next(sql, catalog, known)
     stream, place = whole.stream(query.stream), place_of(query, whole)
-    if stream is None or stream.derived is None or (job.state / place / "format.json").exists():
-        return open_directory(job.state / place)
+    location = f"{job.state}/{place}"
+    if stream is None or stream.derived is None or find_directory(location) is not None:
+        return open_directory(location)
     upstream = held[stream.name]
     beginning = beginning_of(stream, upstream.last_commit())
-    return prepare(job.state / place, format_stream(stream), upstream.reducers, beginning)
+    return prepare(location, format_stream(stream), upstream.reducers, beginning)
 
 
 def describe_answer(done: str, answer: Mapping[str, Any] | None, directory: Directory, wait_s: float) -> str:
     """Return a sentence on what became of a request; `done` says what it is if it was granted."""
     if answer is None:
         return (
-            f"no engine answered within {wait_s:g} s: the request stays in {directory.root / 'inbox'} "
+            f"no engine answered within {wait_s:g} s: the request stays in {directory.place('inbox')} "
             "and is taken with the first step when the job runs"
         )
     sentence = f"{done} in step {answer['step']}, version {answer['version']} of the registry"
@@ -247,10 +249,10 @@ def holder(job: Job, catalog: Catalog, name: str) -> Directory:
 def directories(job: Job, catalog: Catalog) -> Iterator[tuple[str, Directory]]:
     """Yield the states of those streams that have been run, and of results that queries read."""
     names = [stream.name for stream in catalog.streams]
-    others = sorted(path.parent.name for path in job.state.glob("*/format.json") if path.parent.name not in names)
+    others = [name for name in list_states(open_store(job.state)) if name not in names]
     for name in (*names, *others):
-        if (job.state / name / "format.json").exists():
-            yield name, open_directory(job.state / name)
+        if (directory := find_directory(f"{job.state}/{name}")) is not None:
+            yield name, directory
 
 
 # How far the queries are
@@ -281,7 +283,7 @@ class Listed:
 
 def listing(stream: str, directory: Directory) -> Iterator[Listed]:
     commit = directory.last_commit()
-    registry = read_registry(directory.root, commit.registry) if commit else None
+    registry = read_registry(directory, commit.registry) if commit else None
     if commit is None or registry is None:
         return
     plan = directory.plan(commit.plan) if commit.plan else None

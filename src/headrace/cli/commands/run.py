@@ -17,6 +17,8 @@ from headrace.cli.live import REFRESH_S, say, summarise, watching_run
 from headrace.model.errors import UsageError
 from headrace.model.schema import Catalog
 from headrace.model.time import parse_duration
+from headrace.storage.directory import list_states
+from headrace.storage.store import open_store
 from headrace.wire.exchange import DirectoryExchange
 
 if TYPE_CHECKING:
@@ -109,10 +111,12 @@ def receiving(server: Server | None, console: Console) -> Iterator[None]:
         server.stop()
 
 
-def report_rejected(console: Console, state: Path) -> None:
-    for folder in sorted(state.glob("*/rejected")):
-        if any(folder.glob("*.parquet")):
-            say(console, f"rows that were not counted: {folder / '*.parquet'}")
+def report_rejected(console: Console, state: str) -> None:
+    job = open_store(state)
+    for name in list_states(job):
+        names = (entry.name.rpartition("/")[2] for entry in job.list(f"{name}/rejected"))
+        if any(not name.startswith(".") for name in names):
+            say(console, f"rows that were not counted: {state}/{name}/rejected/*.parquet")
 
 
 def open_run(engine: Engine) -> Run:
@@ -122,7 +126,7 @@ def open_run(engine: Engine) -> Run:
 
 
 @contextmanager
-def in_our_words(state: Path) -> Iterator[None]:
+def in_our_words(state: str) -> Iterator[None]:
     """Raise what goes wrong in Spark, its start and its end among it, as an error of ours."""
     try:
         yield

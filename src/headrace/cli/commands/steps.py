@@ -45,7 +45,7 @@ def list_steps(job: Path) -> None:
         journal = directory.newest_journal((last.step if last else 0) + 1)
         if journal is not None:
             click.echo(f"{stream}: step {journal.step} begun, with {len(journal.units):,} units of input")
-            for path, problem in gone_input(journal).items():
+            for path, problem in gone_input(directory, journal).items():
                 click.echo(f"  {printable(path)}: {problem}")
 
 

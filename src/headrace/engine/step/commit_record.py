@@ -25,7 +25,6 @@ from headrace.kernel.close.windows import best_of
 from headrace.model.arrow import for_people, one_array
 from headrace.model.query import Query
 from headrace.model.time import earlier, later
-from headrace.storage.disk import read_file
 from headrace.storage.records import (
     Commit,
     CountedSpan,
@@ -39,6 +38,7 @@ from headrace.storage.records import (
     UnitRead,
 )
 from headrace.storage.staged_results import begin_sync_staged, stage_results
+from headrace.storage.store import read_object
 from headrace.wire.ledger import from_json
 
 
@@ -198,6 +198,7 @@ class Outcome:
         for (name, generation), files in candidates.items():
             query = queries[name, generation]
             table = for_people(self.best_rows(query, files), query.result_columns())
+            setting.directory.store.delete(file.staged.name for file in files)
             file_name = f"step-{self.step.journal.step:09}" + self.step.former(name, generation)
             merged = list(stage_results(self.step.setting.results, name, file_name, self.step.staging, table))
             begin_sync_staged(setting.results, merged)()
@@ -205,10 +206,9 @@ class Outcome:
         return tuple(finished)
 
     def best_rows(self, query: Query, files: Iterable[ResultFile]) -> pa.Table:
-        root = self.step.setting.directory.root
-        tables = [
-            pq.read_table(pa.BufferReader(read_file(root / file.staged.name, file.staged.digest))) for file in files
-        ]
+        store = self.step.setting.directory.store
+        candidates = [read_object(store, file.staged.name, file.staged.digest) for file in files]
+        tables = [pq.read_table(pa.BufferReader(data)) for data in candidates]
         names = [output.name for output in query.outputs]
         orders = [[one_array(table[f"{ORDER}{place}"]) for place in range(len(query.order_by))] for table in tables]
         return best_of(query, [table.select(names) for table in tables], orders)

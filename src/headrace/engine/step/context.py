@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from pathlib import Path
 from socket import gethostname
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from headrace.planner.plan import Plan
 from headrace.storage.directory import Directory
 from headrace.storage.records import Attempt, Commit, Journal, ResultFolder
 from headrace.storage.staged_results import Staging
+from headrace.storage.store import open_store
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class StreamSetting:
 
     @property
     def directory(self) -> Directory:
-        return Directory(Path(self.root), self.reducers)
+        return Directory(open_store(self.root), self.reducers, self.id)
 
     @property
     def declared(self) -> Stream:
@@ -83,14 +83,14 @@ class Step:
 
     @cached_property
     def registry(self) -> Registry:
-        return read_registry(self.setting.directory.root, self.journal.registry)
+        return read_registry(self.setting.directory, self.journal.registry)
 
     @property
     def closing(self) -> Registry:
         """The queries whose windows the watermark has passed: those of the step before, also if they left since, but
         none that this attempt leaves out, or that is in quarantine by now.
         """
-        registry = read_registry(self.setting.directory.root, self.before.registry if self.before else 0)
+        registry = read_registry(self.setting.directory, self.before.registry if self.before else 0)
         now = self.registry.queries
         left_out = {(name, query.generation) for name, query in now.items() if query.quarantine is not None}
         left_out |= set(self.journal.left_out)
@@ -117,7 +117,7 @@ class Step:
     @property
     def staging(self) -> Staging:
         """Whose files this step stages."""
-        return Staging(self.setting.directory.root.name, self.journal.step)
+        return Staging(self.setting.directory.name, self.journal.step)
 
     @property
     def plan(self) -> Plan:
@@ -154,10 +154,10 @@ def prepared_reader(setting: StreamSetting, registry: int, plan: str, tables: tu
     directory, stream = setting.directory, setting.declared
     known = {name: directory.table(version) for name, version in tables}
     data = Data(setting.catalog, stream, pa.table({}), known)
-    return Reader(data, read_registry(directory.root, registry).active, directory.plan(plan))
+    return Reader(data, read_registry(directory, registry).active, directory.plan(plan))
 
 
 @lru_cache(maxsize=4)
 def step_columns(setting: StreamSetting, version: int) -> frozenset[str]:
     """Return the columns that the queries of this version of the registry need."""
-    return needed_columns(setting.declared, read_registry(setting.directory.root, version).active.values())
+    return needed_columns(setting.declared, read_registry(setting.directory, version).active.values())

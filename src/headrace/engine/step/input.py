@@ -103,7 +103,7 @@ def sampled_rows(setting: StreamSetting, unit: Unit, version: int) -> Iterator[p
     """
     stream, source = setting.declared, setting.source
     if (frame := frame_at(setting.root, unit)) is not None:
-        sent = frame_from_bytes(frame.read_bytes())
+        sent = frame_from_bytes(setting.directory.store.get(frame))
         yield from check_rows(sent, stream) if sent.header.plan is None else ()
         return
     assert source is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 from headrace.engine.edge_inbox import frame_at
@@ -20,8 +19,10 @@ from headrace.kernel.interchange import pack, to_bytes
 from headrace.kernel.level1.fold import BUDGET_BYTES, level_one
 from headrace.kernel.level1.reader import Reader, ReadResult
 from headrace.model.units import Unit
-from headrace.storage.disk import DamagedError, read_file, to_json
+from headrace.storage.directory import Directory
+from headrace.storage.disk import DamagedError, to_json
 from headrace.storage.records import Attempt, UnitRead
+from headrace.storage.store import read_object
 from headrace.wire.frame_checks import check_partials, check_rows
 from headrace.wire.frames import Frame, FrameError, from_bytes
 
@@ -56,7 +57,8 @@ def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iter
     """The rows of a unit, and a note of what was read of it. Partials have none: their frames are put aside."""
     unit = step.journal.units[place]
     row_count, problem, is_partials = 0, None, False
-    if frame_at(step.setting.root, unit) is None:
+    name = frame_at(step.setting.root, unit)
+    if name is None:
         try:
             for rows in file_rows(step, unit):
                 row_count += rows.table.num_rows + rows.rejected.num_rows
@@ -66,7 +68,7 @@ def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iter
                 raise BadFile(bad.path, bad.problem, bad.detail, BEGUN) from None
             problem = bad.reason
     else:
-        frame = kept_frame(Path(unit.path))
+        frame = kept_frame(step.setting.directory, name)
         row_count = sum(table.num_rows for table in frame.tables)
         if frame.header.plan is None:
             yield from (InputRows(table, is_from_edge=True) for table in check_rows(frame, step.setting.declared))
@@ -76,12 +78,12 @@ def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iter
     task.counted.units.append(UnitRead(place, row_count, problem, is_partials))
 
 
-def kept_frame(path: Path) -> Frame:
+def kept_frame(directory: Directory, name: str) -> Frame:
     """A frame as the state keeps it until its step is committed."""
     try:
-        return from_bytes(read_file(path))
+        return from_bytes(read_object(directory.store, name))
     except FrameError as problem:
-        raise DamagedError(path, f"is damaged: {problem.reason}") from None
+        raise DamagedError(directory.place(name), f"is damaged: {problem.reason}") from None
 
 
 def file_rows(step: Step, unit: Unit) -> Iterator[InputRows]:

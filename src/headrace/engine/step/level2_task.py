@@ -33,7 +33,7 @@ from headrace.model.record import Record
 from headrace.model.windows import AnyWindow, Interval
 from headrace.planner.demand import demand
 from headrace.planner.plan import route
-from headrace.storage.disk import digest, from_json, translate_errors, write_whole
+from headrace.storage.disk import digest, from_json
 from headrace.storage.records import Attempt, Manifest, QueryState, ResultFile, SliceFile, StoredFile
 from headrace.storage.slices import (
     CACHE,
@@ -231,13 +231,11 @@ class Closing:
         return (*staged, *candidates), begin_sync_staged(setting.results, staged)
 
     def candidate(self, query: str, table: pa.Table) -> ResultFile:
-        """A file of the best rows here, for the driver to choose from before it commits; no sync is needed."""
+        """The best rows here, for the driver to choose from before it commits."""
         data = parquet_bytes(table)
-        name = f"{self.step.journal.step:09}-{self.reducer}-{uuid4().hex}.best"
-        path = self.step.setting.directory.root / "slices" / name
-        with translate_errors(path):
-            write_whole(path, data, is_synced=False)
-        return ResultFile(query, StoredFile(f"slices/{name}", digest(data), len(data)), "", table.num_rows)
+        name = f"staged/{self.step.journal.step:09}-{self.reducer}-{uuid4().hex}.best"
+        self.step.setting.directory.store.put(name, data)
+        return ResultFile(query, StoredFile(name, digest(data), len(data)), "", table.num_rows)
 
 
 def with_orders(closed: Closed) -> pa.Table:

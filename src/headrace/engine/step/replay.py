@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from msgspec.structs import replace
 
+from headrace.engine.edge_inbox import FOLDER
 from headrace.engine.step.watermark import BEGINNING_US, ENDED_US
 from headrace.inputs import BadFile
 from headrace.model.errors import UsageError
@@ -20,10 +20,12 @@ PUT_BACK = "put it back as it was: a step that has begun reads what it began wit
 ABANDONED = "abandoned, since it was gone"
 
 
-def changed_input(journal: Journal) -> Iterator[tuple[str, OSError | None]]:
+def changed_input(directory: Directory, journal: Journal) -> Iterator[tuple[str, OSError | None]]:
     """Yield files and frames of a step that can't be read any more, with the error, or that have changed."""
     left_out = {file.path for file in journal.bad_files}
     looks = {file.path: (file.size, file.modified_ns) for file in journal.files}
+    frames = {directory.place(entry.name) for entry in directory.store.list(FOLDER)} if journal.frames else set()
+    left_out |= frames
     for path in (path for path in {**looks, **{unit.path: None for unit in journal.units}} if path not in left_out):
         try:
             status = os.stat(path)
@@ -34,10 +36,10 @@ def changed_input(journal: Journal) -> Iterator[tuple[str, OSError | None]]:
             yield path, None
 
 
-def check_unchanged(journal: Journal) -> None:
+def check_unchanged(directory: Directory, journal: Journal) -> None:
     """Raise an error if a step that is run again would not read the files that it began with."""
     files = {file.path for file in journal.files}
-    for path, problem in changed_input(journal):
+    for path, problem in changed_input(directory, journal):
         if path in files and problem is not None:
             message = f"step {journal.step} began with it, and it can't be read"
             raise BadFile(path, message, str(problem), PUT_BACK)
@@ -45,11 +47,11 @@ def check_unchanged(journal: Journal) -> None:
             raise BadFile(path, f"it has changed since step {journal.step} began with it", hint=PUT_BACK)
 
 
-def gone_input(journal: Journal) -> dict[str, str]:
+def gone_input(directory: Directory, journal: Journal) -> dict[str, str]:
     """Return the input of a step that is not what it was, with what is wrong."""
     return {
         path: "has changed" if problem is None else problem.strerror or "can't be read"
-        for path, problem in changed_input(journal)
+        for path, problem in changed_input(directory, journal)
     }
 
 
@@ -57,12 +59,13 @@ def abandon_input(directory: Directory, step: int, skew_us: int) -> Journal:
     """Journal a further attempt at a step without the input that is gone. The caller owns the directory."""
     journal = directory.newest_journal(step)
     assert journal is not None
-    gone = gone_input(journal)
+    gone = gone_input(directory, journal)
     if not gone:
         problem = f"all input of step {step} is there"
         raise UsageError("nothing-lost", problem, hint="start the job again: it is run with that")
-    frames = [frame for frame in journal.frames if any(Path(path).name == frame.name for path in gone)]
-    is_file = any(path not in {str(directory.root / "frames" / frame.name) for frame in frames} for path in gone)
+    places = {directory.place(f"{FOLDER}/{frame.name}"): frame for frame in journal.frames}
+    frames = [frame for place, frame in places.items() if place in gone]
+    is_file = any(path not in places for path in gone)
     attempt = replace(
         journal,
         attempt=directory.attempts(step),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
-
 import pyarrow as pa
 
 from headrace.engine.step.context import Step
 from headrace.model.arrow import arrow_type, for_people
 from headrace.model.types import TIMESTAMP
-from headrace.storage.disk import begin_sync
 from headrace.storage.records import ResultFile
-from headrace.storage.staged_results import stage
+from headrace.storage.staged_results import stage_rejected
 
 MAX_REJECTED = 1_000_000
 """How many rows a task keeps for the side output; those beyond are counted only."""
@@ -56,8 +53,4 @@ class SideOutput:
         if not self.tables:
             return []
         table = pa.concat_tables(self.tables, promote_options="default")
-        root = self.step.setting.directory.root
-        name = f"step-{self.step.journal.step:09}-{uuid4().hex[:8]}"
-        file = stage(root, "rejected", name, self.step.staging, table, "parquet")
-        begin_sync([root / file.staged.name])()
-        return [file]
+        return [stage_rejected(self.step.setting.directory.store, self.step.journal.step, table)]

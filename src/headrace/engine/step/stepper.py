@@ -50,7 +50,7 @@ from headrace.storage.ownership import Owner
 from headrace.storage.records import Commit, Journal
 from headrace.storage.result_marks import ResultMarks
 from headrace.storage.seen_files import SeenFiles
-from headrace.storage.staged_results import show, staging_folders
+from headrace.storage.staged_results import show, show_rejected, staging_folders
 from headrace.wire.ledger import from_json
 
 LOG = logging.getLogger(__name__)
@@ -124,15 +124,15 @@ class Stepper:
         begun = self.pending or self.commit
         versions = begun.tables if begun else {}
         self.changes = Changes(setting, self.planner, quotas, versions, tables, self.keep_table, catalogue)
-        self.finish(self.commit)
+        self.finish(None, self.commit)
         forget_answers(self.directory, time.time())
-        sweep(self.directory, self.setting.results, self.commit.step if self.commit else 0)
+        sweep(self.directory, self.setting.results, self.commit, self.changes.tables)
 
     # The registry before the next step
 
     @property
     def registry(self) -> Registry:
-        return read_registry(self.directory.root, self.commit.registry if self.commit else 0)
+        return read_registry(self.directory, self.commit.registry if self.commit else 0)
 
     @property
     def pending(self) -> Journal | None:
@@ -158,7 +158,7 @@ class Stepper:
         """Run one step, if there is anything to do; None if there is not."""
         journal = self.pending
         if journal is not None:
-            check_unchanged(journal)
+            check_unchanged(self.directory, journal)
         else:
             journal = self.begin(available)
         if journal is None:
@@ -176,13 +176,13 @@ class Stepper:
         if rows:
             self.planner.observe(rows, sum(outcome.counted.node_rows for outcome in ran.reduced))
         self.wait_for_disk()
-        begin_sync(staging_folders(self.directory.root, self.setting.results, commit))()
-        known = self.registry
+        begin_sync(staging_folders(self.directory.name, self.setting.results, commit))()
+        known, before = self.registry, self.commit
         self.commit = commit = self.owner.write_commit(commit)
         self.reset_folders = set()
         self.owner.check_held()  # a new owner finishes the commit itself, and may be further by now
         try:
-            self.finish(commit)
+            self.finish(before, commit)
         except StateWriteError:
             self.owner.check_held()  # a new owner sweeps what this one was writing
             raise
@@ -292,7 +292,7 @@ class Stepper:
         """Which queries of these names an attempt may leave out. One that left with this step, whose last windows are
         closed, comes first: its name may have been taken over.
         """
-        known, now = self.registry.queries, read_registry(self.directory.root, journal.registry)
+        known, now = self.registry.queries, read_registry(self.directory, journal.registry)
         blamed = []
         for name in names:
             old, new = known.get(name), now.queries.get(name)
@@ -305,7 +305,7 @@ class Stepper:
 
     def suspects(self, journal: Journal) -> dict[str, int]:
         """The queries that came since the last commit, newest first, with their generations."""
-        registry = read_registry(self.directory.root, journal.registry)
+        registry = read_registry(self.directory, journal.registry)
         return {name: registry.queries[name].generation for name in newcomers(registry, self.registry.queries)}
 
     def leave_out(
@@ -318,7 +318,7 @@ class Stepper:
         is_trial: bool = False,
     ) -> Journal:
         """Journal a further attempt at the step, in which some queries are in quarantine."""
-        registry = read_registry(self.directory.root, journal.registry)
+        registry = read_registry(self.directory, journal.registry)
         names = [name for name, known in registry.queries.items() if (name, known.generation) in queries]
         registry = keep_registry(self.directory, with_quarantined(registry, names, reason, journal.closed_us))
         plan = journal.plan
@@ -404,13 +404,12 @@ class Stepper:
 
     # After the commit, and after a crash behind it
 
-    def finish(self, commit: Commit | None) -> None:
+    def finish(self, before: Commit | None, commit: Commit | None) -> None:
         """What a commit promises: files under their names, answers to requests, and no files that nobody names."""
         if commit is None:
             return
-        self.directory.note_commit(commit.step)
-        files = [(self.directory.root, file) for file in commit.rejected]
-        files += [(Path(self.setting.results[file.folder].path), file) for file in commit.results]
+        show_rejected(self.directory.store, commit.rejected)
+        files = [(Path(self.setting.results[file.folder].path), file) for file in commit.results]
         marks = [] if self.reset_folders else list(self.marks.write(commit))
         shown = show([(root, file) for root, file in files if root not in self.reset_folders])
         self.wait_for_disk = begin_sync({*marks, *shown})
@@ -423,12 +422,12 @@ class Stepper:
             names = {request.id: request.name for request in requests(self.directory)}
             answers = {id: self.answer(names.get(id, ""), commit) for id in journal.requests}
             write_answers(self.directory, journal.requests, answers)
-        collect_garbage(self.directory, commit, self.changes.tables, self.setting.results)
+        collect_garbage(self.directory, before, commit, self.changes.tables, self.setting.results)
 
     def publish(self, commit: Commit) -> None:
         """The plan that edges are to count under."""
         assert self.inbox is not None
-        registry = read_registry(self.directory.root, commit.registry)
+        registry = read_registry(self.directory, commit.registry)
         plan = self.directory.plan(commit.plan) if commit.plan else None
         self.inbox.publish(plan, registry, commit.tables)
 
@@ -437,7 +436,7 @@ class Stepper:
         those behind it that are left out.
         """
         reply: dict[str, Any] = {"version": commit.registry, "step": commit.step}
-        registered = read_registry(self.directory.root, commit.registry).queries.get(name)
+        registered = read_registry(self.directory, commit.registry).queries.get(name)
         state = commit.queries.get(name)
         if registered is not None and registered.quarantine is not None:
             return {**reply, "quarantine": registered.quarantine}
