@@ -74,13 +74,13 @@ def result_folders(root: Path) -> tuple[ResultFolder, ...]:
 RESULTS = result_folders
 
 
-def make_stepper(root: Path, state: str | None = None, **options: Any) -> Stepper:
+def make_stepper(root: Path, state: str | None = None, tasks: int = 2, **options: Any) -> Stepper:
     """Open the job in a folder. Its state is there too, or in an object store."""
     stream = CATALOG.streams[0]
     directory = prepare(state or root / "state", format_stream(stream), 2)
     source, location = Source(str(root / "input")), directory.store.location
     setting = StreamSetting(uuid4().hex, location, directory.reducers, CATALOG, "r", source, RESULTS(root))
-    stepper = Stepper(setting, InProcess(2), step_bytes=1, **options)
+    stepper = Stepper(setting, InProcess(tasks), step_bytes=1, **options)
     if stepper.commit is None:
         stepper.changes.register({name: (sql, parse_query(sql, CATALOG)) for name, sql in QUERIES.items()})
     return stepper

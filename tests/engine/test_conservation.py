@@ -137,10 +137,11 @@ def test_a_file_that_is_found_bad_midway_was_read_in_part(tmp_path: Path) -> Non
     write_files(tmp_path, 3)
     path = tmp_path / "input" / "part-0001.parquet"
     rows = pa.Table.from_pylist(batches(2)[1] * 40_000, schema=SCHEMA)
-    pq.write_table(rows, path, row_group_size=160_000, compression="none", use_dictionary=False)
+    pq.write_table(rows, path, compression="none", use_dictionary=False, write_page_checksum=True)
     data = bytearray(path.read_bytes())
-    offset = pq.ParquetFile(path).metadata.row_group(2).column(0).data_page_offset
-    data[offset : offset + 16] = b"\xff" * 16
+    times = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    end = times.data_page_offset + times.total_compressed_size
+    data[end - 16 : end] = b"\xff" * 16
     path.write_bytes(data)
     stepper = make_stepper(tmp_path)
     stepper.setting = replace(stepper.setting, on_bad_file="quarantine")

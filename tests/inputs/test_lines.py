@@ -6,13 +6,14 @@ import gzip
 import tempfile
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.inputs import BadFile, Source, lines
-from headrace.inputs.lines import LineBlock, first_line, owned_blocks
+from headrace.inputs.lines import LINE_BYTES, LineBlock, first_line, owned_blocks
 from headrace.model.units import Unit
 from tests.inputs.samples import STREAM, csv_text, file_at, read_file, read_units
 
@@ -44,6 +45,23 @@ def test_each_line_once(
     assert (line, start) == (text.split(b"\n")[0].removesuffix(b"\r"), 3 if has_mark else 0)
     read = [block for blocks in found for block in blocks]
     assert [each.raw(number) for each in map(LineBlock.of, read) for number in range(len(each))] == expected(text)
+
+
+def test_a_unit_reads_little_beyond_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(b"0123456\n" * 100_000)
+    opened: list[BinaryIO] = []
+
+    def open_text(path: str) -> BinaryIO:
+        opened.append(open_unbuffered(path))
+        return opened[-1]
+
+    open_unbuffered = lines.open_text
+    monkeypatch.setattr(lines, "open_text", open_text)
+    positions = []
+    for _ in owned_blocks(Unit(str(path), 100_000, 200_000, 100_000), 0):
+        positions.append(opened[-1].tell())
+    assert max(positions) <= 200_000 + LINE_BYTES
 
 
 @given(TEXTS.filter(any), ENDS)

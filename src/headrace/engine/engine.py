@@ -21,7 +21,6 @@ from headrace.engine.pipeline import Pipeline
 from headrace.engine.quotas import Quotas
 from headrace.engine.run import OnFailure, Run, StreamingQuery, translate_errors
 from headrace.engine.sinks.sinks import Sink, make_sink
-from headrace.engine.step.input import STEP_BYTES
 from headrace.engine.step.runner import InProcess, Runner
 from headrace.inputs.conversion import check_schema
 from headrace.kernel.close.instances import MAX_RESULT_ROWS
@@ -49,7 +48,7 @@ class Options:
     max_empty: int = 1_000
     max_result_rows: int = MAX_RESULT_ROWS
     retain: str | None = None
-    step_bytes: int = STEP_BYTES
+    step_bytes: int | None = None
     take_over: bool = False
     reset_results: bool = False
     quotas: Quotas = field(default_factory=Quotas)

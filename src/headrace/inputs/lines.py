@@ -22,6 +22,8 @@ from headrace.inputs.source import BadFile, reading
 from headrace.model.units import InputFile, Unit
 
 BLOCK_BYTES = 8 << 20
+LINE_BYTES = 1 << 16
+"""What is read at once to find the end of a line."""
 MAX_LINE_BYTES = 16 << 20
 SLOW_LINES = 64
 NEWLINE, RETURN = 10, 13
@@ -138,7 +140,7 @@ def first_line(path: str) -> tuple[bytes, int, int]:
     """Return the first line, and the bytes at which it and the line after it begin."""
     with reading(path), open_text(path) as file:
         data = b""
-        while b"\n" not in data and (piece := file.read(1 << 16)):
+        while b"\n" not in data and (piece := file.read(LINE_BYTES)):
             data += piece
             check_length(path, data)
         start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
@@ -162,7 +164,8 @@ def owned_blocks(unit: Unit, first: int, block_bytes: int = BLOCK_BYTES) -> Iter
         start = first_start(file, unit.begin, end, first)
         pending = b""
         while start < end:
-            piece = file.read(block_bytes)
+            ahead = end - start - len(pending)
+            piece = file.read(min(block_bytes, max(ahead, LINE_BYTES, len(pending))))
             pending += piece
             ready = ready_bytes(pending, end - start, is_last=not piece)
             if ready:
@@ -180,7 +183,7 @@ def first_start(file: BinaryIO, begin: int, end: int, first: int) -> int:
         return first
     position = begin - 1
     file.seek(position)
-    while position < end and (piece := file.read(1 << 16)):
+    while position < end and (piece := file.read(LINE_BYTES)):
         newline = piece.find(b"\n")
         if newline >= 0:
             file.seek(position + newline + 1)

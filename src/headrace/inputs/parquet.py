@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from headrace.inputs.source import (
     BadFile,
     Declaration,
     InputRows,
+    RowGroup,
     Source,
     reading,
 )
@@ -69,22 +70,26 @@ def old_times(parquet: pq.ParquetFile) -> frozenset[str]:
     return frozenset(field.path for field in fields if field.physical_type == "INT96")
 
 
-def cut_parquet(source: Source, file: InputFile, declaration: Declaration, unit_bytes: int) -> list[Unit]:
-    """Cut a file into runs of row groups of about `unit_bytes`."""
+def read_groups(source: Source, file: InputFile, declaration: Declaration) -> tuple[RowGroup, ...]:
+    """Return the row groups of a file; BadFile if its columns do not fit."""
     with open_parquet(file.path) as parquet:
         ParquetLayout.of(source, file.path, parquet, declaration)
         metadata = parquet.metadata
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-        sizes = [(group_bytes(group), group.num_rows) for group in groups]
+        return tuple(RowGroup(group_bytes(group), group.num_rows) for group in groups)
+
+
+def cut_groups(file: InputFile, groups: Sequence[RowGroup], unit_bytes: int) -> list[Unit]:
+    """Cut a file into runs of row groups of about `unit_bytes`."""
     units: list[Unit] = []
     begin, size, rows = 0, 0, 0
-    for group, (group_size, group_rows) in enumerate(sizes):
+    for group, (group_size, group_rows) in enumerate(groups):
         if group > begin and size + group_size > unit_bytes:
             units.append(Unit(file.path, begin, group, size, rows))
             begin, size, rows = group, 0, 0
         size += group_size
         rows += group_rows
-    return [*units, Unit(file.path, begin, len(sizes), size, rows)] if sizes else units
+    return [*units, Unit(file.path, begin, len(groups), size, rows)] if groups else units
 
 
 def group_bytes(group: pq.RowGroupMetaData) -> int:

@@ -17,13 +17,14 @@ from headrace.inputs.file_list import list_files
 from headrace.inputs.folders import Folders
 from headrace.inputs.json_lines import JsonFormat
 from headrace.inputs.lines import LineBlock, ParsedLines, cut_bytes, owned_blocks, parse
-from headrace.inputs.parquet import cut_parquet, read_parquet
+from headrace.inputs.parquet import cut_groups, read_groups, read_parquet
 from headrace.inputs.source import (
     MAX_ROWS,
     REPAIR,
     REPAIR_TABLE,
     BadFile,
     Declaration,
+    Footer,
     InputRows,
     Source,
 )
@@ -32,12 +33,30 @@ from headrace.model.errors import DataError
 from headrace.model.schema import Column, Stream, Table
 from headrace.model.units import InputFile, Unit
 
-UNIT_BYTES = 32 << 20
+MAX_UNIT_BYTES = 32 << 20
+MIN_UNIT_BYTES = 4 << 20
+"""Reading this much Parquet takes more than ten times as long as opening a file and its footer."""
+UNITS_PER_TASK = 4
+"""Tasks get whole units: with more of them, their shares differ less."""
 
 
-def cut(source: Source, file: InputFile, stream: Stream, unit_bytes: int = UNIT_BYTES) -> list[Unit]:
+def choose_unit_bytes(input_bytes: int, tasks: int) -> int:
+    """Return the size of units for which each of the tasks that run at once has a few."""
+    return min(MAX_UNIT_BYTES, max(MIN_UNIT_BYTES, input_bytes // (tasks * UNITS_PER_TASK)))
+
+
+def cut(source: Source, file: InputFile, stream: Stream, unit_bytes: int = MAX_UNIT_BYTES) -> list[Unit]:
     """Return the units of a file; BadFile if it does not fit the declaration of its stream."""
-    return FORMATS[source.format].cut(source, file, declared_in_files(stream), unit_bytes)
+    return cut_units(file, read_footer(source, file, stream), unit_bytes)
+
+
+def read_footer(source: Source, file: InputFile, stream: Stream) -> Footer:
+    """Return where a file can be cut; BadFile if it does not fit the declaration of its stream."""
+    return FORMATS[source.format].read_footer(source, file, declared_in_files(stream))
+
+
+def cut_units(file: InputFile, footer: Footer, unit_bytes: int) -> list[Unit]:
+    return cut_bytes(file, unit_bytes) if footer is None else cut_groups(file, footer, unit_bytes)
 
 
 def read(source: Source, unit: Unit, stream: Stream, columns: Collection[str]) -> Iterator[InputRows]:
@@ -62,7 +81,8 @@ def read_file(source: Source, file: InputFile, relation: Stream | Table) -> Iter
     """Yield all rows of a file, with all declared columns."""
     declaration = Declaration.of(relation)
     names = [column.name for column in relation.columns]
-    for unit in FORMATS[source.format].cut(source, file, declaration, UNIT_BYTES):
+    footer = FORMATS[source.format].read_footer(source, file, declaration)
+    for unit in cut_units(file, footer, MAX_UNIT_BYTES):
         yield from pieces(source, unit, declaration, names)
 
 
@@ -112,11 +132,9 @@ def pieces(source: Source, unit: Unit, declaration: Declaration, columns: Collec
 TextFormat = type[CsvFormat] | type[JsonFormat]
 
 
-def cut_text(
-    text_format: TextFormat, source: Source, file: InputFile, declaration: Declaration, unit_bytes: int
-) -> list[Unit]:
+def check_text(text_format: TextFormat, source: Source, file: InputFile, declaration: Declaration) -> None:
+    """Raise BadFile if the beginning of a file does not fit."""
     text_format.of(source, file.path, declaration)
-    return cut_bytes(file, unit_bytes)
 
 
 def read_text(
@@ -164,12 +182,12 @@ def convert_column(array: pa.Array, column: Column, declaration: Declaration) ->
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    cut: Callable[[Source, InputFile, Declaration, int], list[Unit]]
+    read_footer: Callable[[Source, InputFile, Declaration], Footer]
     read: Callable[[Source, Unit, Declaration, Collection[str]], Iterator[InputRows]]
 
 
 FORMATS = {
-    "parquet": Format(cut_parquet, read_parquet),
-    "csv": Format(partial(cut_text, CsvFormat), partial(read_text, CsvFormat)),
-    "json": Format(partial(cut_text, JsonFormat), partial(read_text, JsonFormat)),
+    "parquet": Format(read_groups, read_parquet),
+    "csv": Format(partial(check_text, CsvFormat), partial(read_text, CsvFormat)),
+    "json": Format(partial(check_text, JsonFormat), partial(read_text, JsonFormat)),
 }

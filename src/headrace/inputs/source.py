@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -111,6 +112,17 @@ class InputRows:
     rejected: pa.Table = field(default_factory=REJECTED.empty_table)
     path: str | None = None
     is_from_edge: bool = False
+
+
+class RowGroup(NamedTuple):
+    """The bytes and rows of a row group, by the footer of its file."""
+
+    size: int
+    rows: int
+
+
+Footer = tuple[RowGroup, ...] | None
+"""The parts of a file that are read whole: row groups; None for text, which can be cut anywhere."""
 
 
 @dataclass(frozen=True, slots=True)

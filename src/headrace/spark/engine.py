@@ -12,7 +12,6 @@ from headrace.engine.feeds import PathText
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.quotas import Quotas
 from headrace.engine.run import OnFailure
-from headrace.engine.step.input import STEP_BYTES
 from headrace.engine.step.runner import Runner
 from headrace.kernel.close.instances import MAX_RESULT_ROWS
 from headrace.model.errors import UsageError
@@ -49,7 +48,7 @@ class Engine(LocalEngine):
         max_empty: int = 1_000,
         max_result_rows: int = MAX_RESULT_ROWS,
         retain: str | None = None,
-        step_bytes: int = STEP_BYTES,
+        step_bytes: int | None = None,
         take_over: bool = False,
         reset_results: bool = False,
         quotas: Quotas | None = None,
@@ -64,7 +63,8 @@ class Engine(LocalEngine):
             max_empty: Empty windows in a row that a query without groups answers. The rest is left out.
             max_result_rows: Result rows of one query in one step and reducer. A query that has more fails.
             retain: How long slices are kept for queries to come, such as `1 h`. Default: the longest window.
-            step_bytes: Bytes of input that one step takes. The rest waits for the next.
+            step_bytes: Bytes of input that one step takes. The rest waits for the next. Default: 32 MiB for each task
+                that may run at once, and at least 1 GiB.
             take_over: Take the state from an engine that hangs and can't be stopped.
             reset_results: Move results aside that belong to another state, or to later steps than this state has.
             quotas: Limits of queries, state and groups.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from threading import Event, Thread
 from typing import Protocol
 
 import pyarrow as pa
@@ -13,10 +16,14 @@ from headrace.engine.plan_in_force import SAMPLE_ROWS
 from headrace.engine.step.context import StreamSetting, step_columns
 from headrace.inputs import (
     BadFile,
-    cut,
+    FooterReader,
+    choose_unit_bytes,
+    cut_units,
     list_files,
     read,
 )
+from headrace.inputs.footers import MAX_KEPT
+from headrace.inputs.readers import MAX_UNIT_BYTES
 from headrace.model.arrow import conform
 from headrace.model.units import InputFile, Unit
 from headrace.storage.records import CountedSpan, LeftOut
@@ -25,7 +32,16 @@ from headrace.wire.frame_checks import check_rows
 from headrace.wire.frames import from_bytes as frame_from_bytes
 
 STEP_BYTES = 1 << 30
-"""How much input one step takes; the rest waits for the next."""
+PAUSE_S = 1.0
+LISTING_SHARE = 0.1
+"""How much of its time the prefetch may spend on listing files again; between, it pauses for `PAUSE_S` at least."""
+CLOSE_S = 5.0
+"""How long an engine that closes waits for a file system that may hang."""
+
+
+def default_step_bytes(tasks: int) -> int:
+    """Return how much input one step takes, for this many tasks at once; the rest waits for the next."""
+    return max(STEP_BYTES, tasks * MAX_UNIT_BYTES)
 
 
 class Upstream(Protocol):
@@ -57,33 +73,85 @@ class NewFiles:
     left: list[InputFile] = field(default_factory=list)
 
 
-def new_files(
-    setting: StreamSetting, seen: SeenFiles, step_bytes: int, upstream: Upstream | None, upstream_us: int | None
-) -> NewFiles:
-    """Files that no step has read, oldest first, as many as a step takes."""
-    if setting.source is None:
-        return NewFiles()
-    listed = list_files(setting.source)
-    seen.check_device(setting.source.path)
-    taken = NewFiles(changed=seen.list_changed(listed))
-    size = 0
-    new = seen.new(listed)
-    if upstream:
-        new = [file for file in new if upstream.is_ours(file)]
-    for place, file in enumerate(new):
-        is_held_back = upstream is not None and not upstream.accepts(file, upstream_us)
-        if is_held_back or (taken.files and size + file.size > step_bytes):
-            taken.left = new[place:]
-            return taken
-        size += file.size
+class FileIntake:
+    """Takes the files of each step. While a step runs, it reads ahead the footers of files that the next may take."""
+
+    def __init__(self, setting: StreamSetting, seen: SeenFiles, upstream: Upstream | None = None) -> None:
+        self.footers = FooterReader(setting.source, setting.declared) if setting.source else None
+        self.on_bad_file = setting.on_bad_file
+        self.seen = seen
+        self.upstream = upstream
+        self.stop = Event()
+        self.thread: Thread | None = None
+
+    def take(self, step_bytes: int, tasks: int, upstream_us: int | None = None) -> NewFiles:
+        """Take files that no step has read, oldest first, as many as a step takes."""
+        if self.footers is None:
+            return NewFiles()
+        self.end_prefetch()
+        listed = list_files(self.footers.source)
+        self.seen.check_device(self.footers.source.path)
+        new = self.seen.new(listed)
+        if self.upstream:
+            new = [file for file in new if self.upstream.is_ours(file)]
+        count = self.count_taken(new, step_bytes, upstream_us)
+        taken = NewFiles(files=new[:count], changed=self.seen.list_changed(listed), left=new[count:])
+        unit_bytes = choose_unit_bytes(sum(file.size for file in taken.files), tasks)
+        footers = self.footers.read(taken.files)
+        for file in taken.files:
+            footer = footers[file]
+            if isinstance(footer, BadFile) and self.on_bad_file != "stop":
+                taken.bad.append(LeftOut(file.path, footer.reason))
+            elif isinstance(footer, Exception):
+                raise footer
+            else:
+                taken.units += cut_units(file, footer, unit_bytes)
+        return taken
+
+    def count_taken(self, new: Sequence[InputFile], step_bytes: int, upstream_us: int | None) -> int:
+        """Return how many of the files, oldest first, a step takes: one at least, if nothing holds it back."""
+        size = 0
+        for place, file in enumerate(new):
+            is_held_back = self.upstream is not None and not self.upstream.accepts(file, upstream_us)
+            if is_held_back or (place and size + file.size > step_bytes):
+                return place
+            size += file.size
+        return len(new)
+
+    @contextmanager
+    def prefetch(self, running: Iterable[InputFile]) -> Iterator[None]:
+        """Read ahead while a step runs on these files. Nothing is decided: the next step lists the files again."""
+        self.end_prefetch()
+        if self.footers is not None and self.upstream is None:
+            paths, self.stop = {file.path for file in running}, Event()
+            arguments = self.footers, self.seen, paths, self.stop
+            self.thread = Thread(target=read_ahead, args=arguments, name="prefetch", daemon=True)
+            with suppress(RuntimeError):  # the system may have no thread to spare
+                self.thread.start()
         try:
-            taken.units += cut(setting.source, file, setting.declared)
-        except BadFile as problem:
-            if setting.on_bad_file == "stop":
-                raise
-            taken.bad.append(LeftOut(file.path, problem.reason))
-        taken.files.append(file)
-    return taken
+            yield
+        finally:
+            self.end_prefetch(0)
+
+    def end_prefetch(self, timeout_s: float | None = None) -> None:
+        """End the thread; in a process that was forked there is none, and nothing to wait for."""
+        if self.thread is not None and self.thread.is_alive():
+            self.stop.set()
+            self.thread.join(timeout_s)
+
+    def close(self) -> None:
+        self.end_prefetch(CLOSE_S)
+
+
+def read_ahead(footers: FooterReader, seen: SeenFiles, running: Collection[str], stop: Event) -> None:
+    """Read footers of files that no step has read, until `stop` is set: of those that are there, then of new ones."""
+    with suppress(Exception):  # what lasts is met by the next step
+        while not stop.is_set():
+            begun_s = time.monotonic()
+            new = [file for file in seen.new(list_files(footers.source)) if file.path not in running]
+            pause_s = max(PAUSE_S, (time.monotonic() - begun_s) / LISTING_SHARE)
+            footers.read(new[:MAX_KEPT], stop)
+            stop.wait(pause_s)
 
 
 def sample_of(setting: StreamSetting, units: Sequence[Unit], version: int) -> pa.Table:

@@ -30,7 +30,7 @@ from headrace.engine.step.commit_record import Outcome
 from headrace.engine.step.completeness import outlook
 from headrace.engine.step.context import Step, StreamSetting, step_of
 from headrace.engine.step.decision import StepFacts, decide_step, next_step
-from headrace.engine.step.input import STEP_BYTES, Upstream, new_files, sample_of
+from headrace.engine.step.input import FileIntake, Upstream, default_step_bytes, sample_of
 from headrace.engine.step.quarantine import DIED, Bisection, is_death, named_failure, newcomers, with_quarantined
 from headrace.engine.step.replay import check_unchanged
 from headrace.engine.step.runner import Ran, Runner
@@ -80,7 +80,7 @@ class Stepper:
         *,
         quotas: Quotas | None = None,
         retain_us: int | None = None,
-        step_bytes: int = STEP_BYTES,
+        step_bytes: int | None = None,
         take_over: bool = False,
         tables: Mapping[str, Callable[[], pa.Table]] | None = None,
         catalogue: QueryCatalogue | None = None,
@@ -115,6 +115,7 @@ class Stepper:
         self.reset_folders = self.marks.check(self.commit)
         """Folders that do not have the results of the last commit: they were moved aside."""
         self.seen = SeenFiles(self.directory, self.commit)
+        self.intake = FileIntake(setting, self.seen, self.upstream)
         plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
         self.kept_plan: tuple[Plan | None, str] = None, ""
         if plan is not None and self.commit and digest_of(encode(plan)) == self.commit.plan:
@@ -211,9 +212,11 @@ class Stepper:
         registry = self.without_slow(registry)
         tables = dict(self.changes.tables)
         upstream_us = self.upstream.closed_us() if self.upstream else None
-        files = new_files(self.setting, self.seen, self.step_bytes, self.upstream, upstream_us)
+        tasks = self.runner.tasks
+        step_bytes = self.step_bytes or default_step_bytes(tasks)
+        files = self.intake.take(step_bytes, tasks, upstream_us)
         ledger = from_json(before.edges) if before else {}
-        self.waiting = self.inbox.take(ledger, self.step_bytes, self.live_plans) if self.inbox else NewFrames()
+        self.waiting = self.inbox.take(ledger, step_bytes, self.live_plans) if self.inbox else NewFrames()
         units = (*files.units, *self.waiting.units)
         has_rows = bool(units) or available.rows is not None
         if self.upstream and has_rows:
@@ -229,7 +232,7 @@ class Stepper:
             registry=registry.version,
             plan=plan,
             tables=tables,
-            tasks=self.runner.tasks,
+            tasks=tasks,
             files=files,
             frames=self.waiting,
             requests=tuple(request.id for request in taken),
@@ -340,7 +343,8 @@ class Stepper:
         closes = journal.ended or (journal.watermark_us is not None and journal.watermark_us != journal.closed_us)
         if not journal.units and rows is None and not closes:
             return Ran([])
-        return self.runner.run(self.setting, journal.key, rows)
+        with self.intake.prefetch(journal.files):
+            return self.runner.run(self.setting, journal.key, rows)
 
     def plan_queries(
         self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], available: Input
@@ -447,6 +451,7 @@ class Stepper:
 
     def close(self) -> None:
         try:
+            self.intake.close()
             self.wait_for_disk()
         finally:
             self.owner.close()
