@@ -234,9 +234,8 @@ def check_step(commit: Commit | None, rows: int) -> None:
 
 
 def most_files(commit: Commit | None) -> int:
-    """Count the files of the reducer that has the most."""
-    reducers = [each.reducer for each in commit.slices] if commit else []
-    return max((reducers.count(each) for each in set(reducers)), default=0)
+    """Count the objects of slices of a reducer."""
+    return -(-commit.slice_objects // commit.partitioning.reducers) if commit else 0
 
 
 class AddedQuery:

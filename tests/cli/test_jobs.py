@@ -90,6 +90,7 @@ def test_every_key_finds_its_place(folder: Path) -> None:
         on_bad_file = "quarantine"
         max_empty = 0
         retain = "1 hour"
+        results = "2 days"
         step_bytes = 1000
         [quotas]
         queries = 5
@@ -105,6 +106,7 @@ def test_every_key_finds_its_place(folder: Path) -> None:
         "on_bad_file": "quarantine",
         "max_empty": 0,
         "retain": "1 hour",
+        "results": "2 days",
         "step_bytes": 1000,
     }
     assert job.quotas == Quotas(queries=5)
@@ -131,7 +133,8 @@ def test_every_key_finds_its_place(folder: Path) -> None:
         ({"queries": "[]"}, "'queries' is [], not a text or a list of texts", None),
         ({"queries": "['queries.sql', 'none.sql']"}, "there is no such file", None),
         ({"top": "functions = 'none.py'"}, "there is no such file", None),
-        ({"state": "'s3://bucket/state'"}, "s3:// is not a file system", None),
+        ({"state": "'hdfs://host/state'"}, "hdfs:// is not a store that state can live on", "s3://"),
+        ({"end": "[streams.More]\npath = 's3://bucket/rows'"}, "s3:// is not a file system", None),
         ({"top": "streams = 3", "end": ""}, "is not TOML", None),
         ({"end": "[engine]\nreducer = 2"}, "[engine]: there is no key 'reducer'", "'reducers'"),
         ({"end": "[engine]\nreducers = 0"}, "'reducers' is 0, not a whole number from 1 on", None),
@@ -154,7 +157,7 @@ def test_every_key_finds_its_place(folder: Path) -> None:
 def test_mistakes_are_named(folder: Path, changes: dict[str, Any], expected: str, hint: str | None) -> None:
     with pytest.raises(UsageError) as problem:
         job_with(folder, **changes)
-    assert problem.value.code in ("job", "file-system")
+    assert problem.value.code in ("job", "file-system", "store")
     assert expected in problem.value.message
     assert hint is None or hint in (problem.value.hint or "")
 

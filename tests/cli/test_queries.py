@@ -20,14 +20,15 @@ from headrace.cli.commands.queries import Listed, table_of
 from headrace.cli.job_file import read_job
 from headrace.cli.jobs import load_catalog, load_script
 from headrace.engine.registry import requests
+from headrace.engine.sinks.sinks import ResultFolder
 from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.model.query_names import QUERY_NAME_HINT
 from headrace.sql import format_query, format_stream
 from headrace.storage.directory import open_directory, prepare
-from headrace.storage.records import ResultFolder
 from tests.cli.command_line import CommandLine
+from tests.engine.file_stepper import FileStepper
 
 VOLUME = "SELECT sum(Vol) AS volume FROM Trades [RANGE '2 s']"
 
@@ -49,12 +50,10 @@ def stepper(job: Path) -> Iterator[Stepper]:
     told = read_job(job)
     script = load_script(told)
     stream = script.catalog.streams[0]
-    directory = prepare(f"{told.state}/{stream.name}", format_stream(stream), 2)
+    directory = prepare(f"{told.state}/{stream.name}", format_stream(stream))
     folders = (ResultFolder(str(job.parent / "results"), "parquet"),)
-    setting = StreamSetting(
-        uuid4().hex, str(directory.root), 2, script.catalog, stream.name, told.streams["trades"], folders
-    )
-    made = Stepper(setting, InProcess())
+    setting = StreamSetting(uuid4().hex, str(directory.root), script.catalog, stream.name, told.streams["trades"])
+    made = FileStepper(setting, InProcess(), folders, reducers=2)
     made.changes.register({named.name: (format_query(named.query), named.query) for named in script.queries[:1]})
     made.step(Input())
     yield made
@@ -259,7 +258,7 @@ def test_each_stream_has_its_own_queries(headrace: CommandLine, job: Path, runni
     job.write_text(job.read_text() + '\n[streams.Orders]\npath = "data/Trades"\n')
     orders = load_catalog(read_job(job)).stream("Orders")
     assert orders is not None
-    other = prepare(job.parent / "state" / "Orders", format_stream(orders), 1)
+    other = prepare(job.parent / "state" / "Orders", format_stream(orders))
     headrace("queries", "add", job, "volume", VOLUME.replace("Trades", "Orders"), "--wait", 0)
     assert [each.name for each in requests(other)] == ["volume"]
     headrace("queries", "drop", job, "volume", "--wait", 0)

@@ -34,11 +34,12 @@ from headrace.cli.job_file import read_job
 from headrace.cli.jobs import build_engine, load_script
 from headrace.cli.live import LINE_S, NewLines, line_of, short_duration, summarise, watching_run
 from headrace.engine.progress import Progress, QueryProgress
+from headrace.engine.sinks.sinks import ResultFolder
 from headrace.model.errors import UsageError
 from headrace.sql import ScriptReader, format_query
 from headrace.storage.directory import prepare
 from headrace.storage.ownership import Owner, check_free
-from headrace.storage.records import ResultFolder, StreamTotals
+from headrace.storage.records import StreamTotals
 from tests.cli.command_line import CommandLine
 
 if TYPE_CHECKING:
@@ -384,7 +385,7 @@ def test_results_that_could_not_be_written_are_told_at_once(headrace: CommandLin
 
 @pytest.mark.usefixtures("no_session")
 def test_who_owns_the_state_is_told(headrace: CommandLine, job: Path) -> None:
-    directory = prepare(job.parent / "state" / "Trades", "", 1)
+    directory = prepare(job.parent / "state" / "Trades", "")
     owner = Owner(directory)
     outcome = headrace("run", job)
     owner.close()
@@ -396,7 +397,7 @@ def test_who_owns_the_state_is_told(headrace: CommandLine, job: Path) -> None:
 
 @pytest.mark.usefixtures("no_session")
 def test_an_owner_that_did_not_tell_its_name_is_in_the_way_all_the_same(tmp_path: Path) -> None:
-    directory = prepare(tmp_path, "", 1)
+    directory = prepare(tmp_path, "")
     owner = Owner(directory)
     (tmp_path / "epochs" / "000000001").write_text("17\n")
     with pytest.raises(UsageError, match=r"another engine \(process 17\) runs on"):

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from headrace.engine.sinks import delivery
 from headrace.storage import disk
-from headrace.storage import staged_results as staging
 from tests.engine.files import run_all
 
 
@@ -62,10 +62,9 @@ def main(root: str, when: str, operation: str, part: str, nth: str) -> None:
 
     with (
         patch.object(disk, "write_whole", half),
-        patch.object(staging, "write_whole", half),
+        patch.object(delivery, "write_whole", half),
         patch.object(Path, "replace", replaced),
         patch.object(os, "link", link),
-        patch.object(os, "replace", point.around("show", os.replace)),
         patch.object(disk, "sync", point.around("shown", disk.sync)),
         patch("os.fsync"),
     ):

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from headrace.engine.sinks.sinks import ResultFolder
 from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
@@ -20,8 +21,8 @@ from headrace.model.schema import Catalog
 from headrace.reference import Interpreter
 from headrace.sql import format_stream, parse_query, parse_script
 from headrace.storage.directory import prepare
-from headrace.storage.records import ResultFolder
 from headrace.testing import write_batch
+from tests.engine.file_stepper import FileStepper
 from tests.engine.stories import Windows, read_results
 from tests.oracle.test_kernel import check, weights
 
@@ -77,10 +78,10 @@ RESULTS = result_folders
 def make_stepper(root: Path, state: str | None = None, tasks: int = 2, **options: Any) -> Stepper:
     """Open the job in a folder. Its state is there too, or in an object store."""
     stream = CATALOG.streams[0]
-    directory = prepare(state or root / "state", format_stream(stream), 2)
+    directory = prepare(state or root / "state", format_stream(stream))
     source, location = Source(str(root / "input")), directory.store.location
-    setting = StreamSetting(uuid4().hex, location, directory.reducers, CATALOG, "r", source, RESULTS(root))
-    stepper = Stepper(setting, InProcess(tasks), step_bytes=1, **options)
+    setting = StreamSetting(uuid4().hex, location, CATALOG, "r", source)
+    stepper = FileStepper(setting, InProcess(tasks), RESULTS(root), reducers=2, step_bytes=1, **options)
     if stepper.commit is None:
         stepper.changes.register({name: (sql, parse_query(sql, CATALOG)) for name, sql in QUERIES.items()})
     return stepper

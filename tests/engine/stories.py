@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from headrace.engine.registry import ask
+from headrace.engine.sinks.sinks import ResultFolder
 from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
@@ -27,7 +28,7 @@ from headrace.model.schema import Catalog
 from headrace.reference import Interpreter, StepResult
 from headrace.sql import format_query, parse_query, parse_script
 from headrace.storage.directory import prepare
-from headrace.storage.records import ResultFolder
+from tests.engine.file_stepper import FileStepper
 from tests.oracle.tables import STREAM, Row, tables
 from tests.oracle.test_kernel import SCHEMA, weights
 from tests.oracle.windowed import UNITS, queries
@@ -117,25 +118,26 @@ def run_engine(
     partitions: int = 2,
     restarts: frozenset[int] = frozenset(),
     bounded_last: bool = False,
+    rescales: Mapping[int, int] | None = None,
 ) -> Told:
+    """Run a story. With `rescales` the number of reducers changes before some batches."""
     with TemporaryDirectory() as temporary, without_sync():
         root = Path(temporary)
         stream = story.catalog.streams[0]
-        directory = prepare(root / "state", STREAM, reducers)
+        directory = prepare(root / "state", STREAM)
         told = Told()
 
         def started() -> Stepper:
             setting = StreamSetting(
                 uuid4().hex,
                 str(root / "state"),
-                reducers,
                 story.catalog,
                 stream.name,
                 None,
-                (ResultFolder(str(root / "results"), "parquet"),),
                 max_empty=MAX_EMPTY,
             )
-            return Stepper(setting, InProcess())
+            folders = (ResultFolder(str(root / "results"), "parquet"),)
+            return FileStepper(setting, InProcess(), folders, reducers=reducers)
 
         stepper = started()
         last = len(story.batches) - 1
@@ -146,6 +148,8 @@ def run_engine(
             for name, stay in story.stays.items():
                 if stay.joins == batch:
                     ask(directory, "add", name, format_query(stay.query))
+            if rescales and batch in rescales:
+                ask(directory, "rescale", str(rescales[batch]))
             size = -(-len(rows) // partitions) or 1
             parts = [arrow(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
             ended = bounded_last and batch == last

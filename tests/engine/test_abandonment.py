@@ -22,6 +22,7 @@ from headrace.model.schema import Catalog
 from headrace.sql import format_stream, parse_next, parse_query
 from headrace.storage.directory import prepare, read_format
 from headrace.storage.store import open_store
+from tests.engine.file_stepper import FileStepper
 from tests.engine.files import CATALOG, QUERIES, RESULTS, expected, make_stepper, write_input, write_inputs
 from tests.engine.stories import read_results
 
@@ -53,6 +54,7 @@ def test_a_step_whose_file_is_gone_is_finished_without_it(root: Path) -> None:
         stepper.step(clock(LOST))
     assert gone_input(stepper.directory, journal) == {str(path): "No such file or directory"}
     attempt = abandon_input(stepper.directory, journal.step, 0)
+    stepper.load()
     (span,) = attempt.lost
     number = LOST
     commit = stepper.step(clock(number))
@@ -100,6 +102,7 @@ def lose(stepper: Stepper, path: Path, clock_us: int) -> None:
     assert journal is not None
     path.unlink()
     abandon_input(stepper.directory, journal.step, 0)
+    stepper.load()
 
 
 def test_a_query_that_joins_later_knows_of_the_loss(tmp_path: Path) -> None:
@@ -126,7 +129,7 @@ def test_queries_over_results_know_of_the_loss(tmp_path: Path) -> None:
     first = stepper_at(tmp_path, "r", CATALOG, None)
     first.changes.register({"up": (UP, up)})
     results = Results(first, derived_stream("up", up, CATALOG.streams[0].zone))
-    directory = prepare_results(open_store(tmp_path / "job"), "up", results, 2)
+    directory = prepare_results(open_store(tmp_path / "job"), "up", results)
     beginning = read_format(directory.store).beginning
     whole = replace(catalog, derived=(results.stream,))
     second = stepper_at(tmp_path, "up", whole, JoinedResults(results, [], beginning))
@@ -148,8 +151,8 @@ def test_queries_over_results_know_of_the_loss(tmp_path: Path) -> None:
 def stepper_at(root: Path, place: str, catalog: Catalog, upstream: JoinedResults | None) -> Stepper:
     path = root / "job" / place
     if upstream is None:
-        prepare(path, format_stream(CATALOG.streams[0]), 2)
-    source = Source(str(root / "input" if upstream is None else upstream.results.folder))
+        prepare(path, format_stream(CATALOG.streams[0]))
+    source = Source(str(root / "input")) if upstream is None else None
     since_us = upstream.beginning.time_us if upstream else None
-    setting = StreamSetting(uuid4().hex, str(path), 2, catalog, place, source, RESULTS(root), since_us=since_us)
-    return Stepper(setting, InProcess(2), step_bytes=1, upstream=upstream)
+    setting = StreamSetting(uuid4().hex, str(path), catalog, place, source, since_us=since_us)
+    return FileStepper(setting, InProcess(2), RESULTS(root), reducers=2, step_bytes=1, upstream=upstream)

@@ -61,13 +61,13 @@ def test_a_dataframe_that_loses_rows_on_the_way(spark: SparkSession, tmp_path: P
     assert not list((tmp_path / "state" / "r" / "commits").glob("0*"))
 
 
-def losing_rows(setting: Any, step: Any, names: list[str]) -> Any:
+def losing_rows(message: Any, names: list[str]) -> Any:
     """Level 1 over the rows of a dataframe but the first of each batch."""
     from headrace.spark.runner import make_row_task
 
     def run(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = pa.Table.from_batches(list(given)).slice(1)
-        yield from make_row_task(setting, step, names)(iter(tables.to_batches()))
+        yield from make_row_task(message, names)(iter(tables.to_batches()))
 
     return run
 
@@ -79,10 +79,10 @@ def test_a_task_that_is_not_run_once(tmp_path: Path, times: int) -> None:
     stepper.step_bytes = 1 << 30
     map_units = mapping.map_units
 
-    def odd(setting: Any, number: Any, units: Any) -> Any:
+    def odd(step: Any, units: Any) -> Any:
         own = list(units)
         for _ in range(times if 0 in own else 1):
-            yield from map_units(setting, number, own)
+            yield from map_units(step, own)
 
     with patch("headrace.engine.step.runner.map_units", odd), pytest.raises(DataError, match="units") as problem:
         stepper.step(Input())

@@ -25,6 +25,7 @@ from headrace.edge.spool import Spool
 from headrace.edge.work import EdgeWork, work_for
 from headrace.engine.edge_inbox import Inbox, holding_back, plans_to_keep
 from headrace.engine.registry import ask
+from headrace.engine.sinks.sinks import ResultFolder
 from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import NOTHING, Input, Stepper
@@ -35,12 +36,13 @@ from headrace.model.query import Query
 from headrace.model.schema import Catalog
 from headrace.sql import format_query, parse_query
 from headrace.storage.directory import prepare
-from headrace.storage.records import Commit, ResultFolder
+from headrace.storage.records import Commit
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frames import Frame, Header, from_bytes, to_bytes
 from headrace.wire.frames import RowCounts as Counts
 from headrace.wire.ledger import EdgeState
 from headrace.wire.orders import Orders
+from tests.engine.file_stepper import FileStepper
 from tests.engine.files import CATALOG, SCHEMA
 from tests.engine.stories import MAX_EMPTY, Story, Windows, read_results, run_reference, stories, without_sync
 from tests.engine.test_steps import compare
@@ -126,21 +128,19 @@ class Root:
 
     def started(self) -> Stepper:
         stream = self.catalog.streams[0]
-        self.directory = prepare(self.path / "state", STREAM, self.reducers)
+        self.directory = prepare(self.path / "state", STREAM)
         folders = (ResultFolder(str(self.path / "results"), "parquet"),)
         setting = StreamSetting(
             uuid4().hex,
             str(self.path / "state"),
-            self.reducers,
             self.catalog,
             stream.name,
             None,
-            folders,
             max_empty=MAX_EMPTY,
             edges=tuple(self.names),
         )
         inbox = Inbox(self.directory, stream, self.names, self.exchange, wants_rows=self.wants_rows)
-        return Stepper(setting, InProcess(2), inbox=inbox)
+        return FileStepper(setting, InProcess(2), folders, reducers=self.reducers, inbox=inbox)
 
     def restart(self) -> None:
         self.stepper.close()

@@ -43,8 +43,8 @@ ALL = 1 << 30
 
 def make_intake(root: Path, on_bad_file: str = "stop", file_format: str = "parquet") -> FileIntake:
     source = Source(str(root / "input"), file_format)
-    directory = prepare(root / "state", format_stream(CATALOG.streams[0]), 2)
-    setting = StreamSetting(uuid4().hex, str(directory.root), 2, CATALOG, "r", source, (), on_bad_file)
+    directory = prepare(root / "state", format_stream(CATALOG.streams[0]))
+    setting = StreamSetting(uuid4().hex, str(directory.root), CATALOG, "r", source, on_bad_file)
     return FileIntake(setting, SeenFiles(directory, None))
 
 
@@ -123,7 +123,7 @@ def test_more_tasks_have_smaller_units_and_larger_steps(tmp_path: Path) -> None:
     intake = make_intake(tmp_path, file_format="json")
     few, many = (intake.take(default_step_bytes(tasks), tasks) for tasks in (2, 64))
     assert [len(taken.files) for taken in (few, many)] == [1, 2]
-    assert [len(taken.left) for taken in (few, many)] == [1, 0]
+    assert [taken.is_more for taken in (few, many)] == [True, False]
     assert [round(taken.units[0].size / (1 << 20), 1) for taken in (few, many)] == [31.8, 5.5]
     assert sum(unit.size for unit in many.units) == 2 * (700 << 20)
 

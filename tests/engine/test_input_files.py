@@ -22,10 +22,11 @@ from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import BadFile, Source, read_table
 from headrace.model.errors import HeadraceError, printable
 from headrace.sql import format_stream, parse_query, parse_script
-from headrace.storage.directory import commit_name, journal_name, prepare
+from headrace.storage.directory import journal_name, prepare
 from headrace.storage.disk import read_record, to_record
 from headrace.storage.records import Commit, Journal, LeftOut, StreamTotals
 from headrace.storage.seen_files import LISTED_EVERY, Look, SeenFiles, list_name
+from tests.engine.file_stepper import FileStepper
 from tests.engine.files import CATALOG, RESULTS, batches, make_stepper, write_input
 
 COUNT = "SELECT count(*) AS n FROM r [RANGE '1 s']"
@@ -33,10 +34,10 @@ COUNT = "SELECT count(*) AS n FROM r [RANGE '1 s']"
 
 def quarantining(root: Path, on_bad_file: str = "quarantine", sql: str = COUNT) -> Stepper:
     """All files in one step."""
-    directory = prepare(root / "state", format_stream(CATALOG.streams[0]), 2)
+    directory = prepare(root / "state", format_stream(CATALOG.streams[0]))
     source = Source(str(root / "input"))
-    setting = StreamSetting(uuid4().hex, str(directory.root), 2, CATALOG, "r", source, RESULTS(root), on_bad_file)
-    stepper = Stepper(setting, InProcess(2))
+    setting = StreamSetting(uuid4().hex, str(directory.root), CATALOG, "r", source, on_bad_file)
+    stepper = FileStepper(setting, InProcess(2), RESULTS(root), reducers=2)
     if stepper.commit is None:
         stepper.changes.register({"n": (sql, parse_query(sql, CATALOG))})
     return stepper
@@ -278,10 +279,10 @@ def test_rejected_rows_tell_their_file_and_addresses_are_texts(tmp_path: Path) -
     catalog = parse_script(declaration).catalog
     (tmp_path / "input").mkdir()
     (tmp_path / "input" / "rows.csv").write_text("t,a\n2026-01-01 00:00:00,10.0.0.1\n,10.0.0.2\n,2001:db8::1\nx,y\n")
-    directory = prepare(tmp_path / "state", declaration, 1)
+    directory = prepare(tmp_path / "state", declaration)
     source = Source(str(tmp_path / "input"), "csv")
-    setting = StreamSetting(uuid4().hex, str(directory.root), 1, catalog, "f", source, RESULTS(tmp_path))
-    stepper = Stepper(setting, InProcess())
+    setting = StreamSetting(uuid4().hex, str(directory.root), catalog, "f", source)
+    stepper = FileStepper(setting, InProcess(), RESULTS(tmp_path))
     sql = "SELECT a, count(*) AS n FROM f [RANGE '1 s'] GROUP BY a"
     stepper.changes.register({"n": (sql, parse_query(sql, catalog))})
     stepper.step(Input())
@@ -310,22 +311,6 @@ def test_the_number_of_windows_never_falls(root: Path) -> None:
     assert list(last.queries) == ["best"]
     assert totals == sorted(totals)
     assert totals[-1] > last.queries["best"].windows
-    old = replace(last, windows=None)
-    assert progress_of("r", old, None, 0, 0.0, 0.0).windows == last.queries["best"].windows
-
-
-def test_a_commit_of_an_earlier_version_is_still_read(root: Path) -> None:
-    stepper = make_stepper(root)
-    stepper.step(Input())
-    stepper.close()
-    path = stepper.directory.root / commit_name(1)
-    document = read_record(path, dict)
-    for name in ("windows", "quarantined"):
-        del document[name]
-    del document["totals"]["changed"]
-    path.write_bytes(to_record(document))
-    found = stepper.directory.commit(1)
-    assert (found.windows, found.quarantined, found.totals.changed) == (None, (), 0)
 
 
 def test_errors_of_tables_do_not_speak_of_quarantine(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from headrace.engine.registry import answer_to, ask
+from headrace.engine.sinks.sinks import ResultFolder
 from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
@@ -31,7 +32,7 @@ from headrace.model.schema import Catalog
 from headrace.reference import Interpreter, StepResult
 from headrace.sql import format_query, parse_query, parse_script
 from headrace.storage.directory import Directory, prepare
-from headrace.storage.records import ResultFolder
+from tests.engine.file_stepper import FileStepper
 from tests.engine.stories import MAX_EMPTY, Stay, Story, Told, Windows, arrow, read_results, without_sync
 from tests.engine.test_steps import compare
 from tests.oracle.pairs import DECIMALS, LEAVES, TAME, TEXTS, WHOLE, Pair, operation, same
@@ -220,22 +221,21 @@ class Engine:
     batch: int = 0
 
     def __post_init__(self) -> None:
-        self.directory: Directory = prepare(self.root / "state", STREAM, self.reducers)
+        self.directory: Directory = prepare(self.root / "state", STREAM)
         self.stepper = self.started()
 
     def started(self) -> Stepper:
         setting = StreamSetting(
             uuid4().hex,
             str(self.directory.root),
-            self.reducers,
             self.story.catalog,
             self.story.catalog.streams[0].name,
             None,
-            (ResultFolder(str(self.root / "results"), "parquet"),),
             max_empty=MAX_EMPTY,
         )
         tables = {table.name: partial(self.rows_of, table.name) for table in self.story.catalog.tables}
-        stepper = Stepper(setting, InProcess(), tables=tables)
+        folders = (ResultFolder(str(self.root / "results"), "parquet"),)
+        stepper = FileStepper(setting, InProcess(), folders, reducers=self.reducers, tables=tables)
         if stepper.commit is None:
             stepper.changes.read_tables()
         return stepper

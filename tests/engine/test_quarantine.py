@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace.engine.registry import answer_to, ask
-from headrace.engine.step.context import StreamSetting, step_of
+from headrace.engine.step.context import Step
 from headrace.engine.step.quarantine import Bisection
 from headrace.engine.step.runner import InProcess, Ran
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.expressions.evaluation import Evaluation
 from headrace.kernel.close import windows as closing_module
 from headrace.model.errors import QueryFailure
-from headrace.storage.records import Attempt
 from tests.engine.files import QUERIES, check_results, make_stepper, write_inputs
 from tests.spark.test_engine import engine_over
 
@@ -88,7 +87,7 @@ def test_a_commit_names_its_attempt_and_a_restart_knows_it(root: Path) -> None:
             break
     assert commit is not None
     assert commit.attempt == 1
-    journal = stepper.directory.journal(*Attempt(commit.step, 1))
+    journal = stepper.directory.journal(commit.step, 1)
     assert journal is not None
     assert [name for name, _ in journal.left_out] == ["wide"]
     stepper.close()
@@ -202,11 +201,11 @@ class Mortal(InProcess):
         self.poison = poison
         self.attempts = 0
 
-    def run(self, setting: StreamSetting, step: Attempt, rows: Any) -> Ran:
+    def run(self, step: Step, rows: Any) -> Ran:
         self.attempts += 1
-        if not self.poison.isdisjoint(step_of(setting, step).registry.active):
+        if not self.poison.isdisjoint(step.registry.active):
             raise MemoryError("Python worker exited unexpectedly (crashed)")
-        return super().run(setting, step, rows)
+        return super().run(step, rows)
 
 
 @pytest.mark.parametrize("poison", [{"n0"}, {"n4"}, {"n2", "n3"}, {"n0", "n1", "n2", "n3", "n4"}])
@@ -313,11 +312,12 @@ def test_a_query_whose_workers_die_on_spark(spark: SparkSession, root: Path) -> 
     for name, sql in QUERIES.items():
         engine.add(name, sql)
     run = engine.run()
-    stepper = run.pipelines[0].stepper
-    stepper.step(Input())
+    (pipeline,) = run.pipelines
+    stepper = pipeline.stepper
+    pipeline.step(Input())
     ask(stepper.directory, "add", "deadly", "SELECT sum(die(v)) AS n FROM r [RANGE '2 s']")
     ask(stepper.directory, "add", "harmless", "SELECT count(*) AS n FROM r [RANGE '2 s']")
-    while stepper.step(Input(ended=stepper.number > STEPS)) is not None:
+    while pipeline.step(Input(ended=stepper.number > STEPS)) is not None:
         pass
     assert quarantined(stepper).keys() == {"deadly"}
     run.stop()

@@ -35,7 +35,7 @@ OLD_VALUES = (
 @pytest.fixture
 def directory(tmp_path: Path) -> Directory:
     """With a registry of that version."""
-    made = prepare(tmp_path / "S", SCHEMA, 2)
+    made = prepare(tmp_path / "S", SCHEMA)
     queries = {"q": {"sql": SELECT, "generation": 1}}
     document = {"version": 1, "next_generation": 2, "queries": queries, "values": OLD_VALUES}
     made.store.put(registry_name(1), to_record(document))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings
@@ -41,11 +42,31 @@ def compare(query: Query, ours: Windows, theirs: Windows) -> None:
 
 
 @SETTINGS
-@given(stories(), st.integers(1, 3), st.integers(1, 3), st.frozensets(st.integers(0, 4)), st.booleans())
+@given(
+    stories(),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.frozensets(st.integers(0, 4)),
+    st.booleans(),
+    st.dictionaries(st.integers(0, 4), st.integers(1, 6)),
+)
 def test_the_engine_says_what_the_reference_says(
-    story: Story, reducers: int, partitions: int, restarts: frozenset[int], bounded_last: bool
+    story: Story,
+    reducers: int,
+    partitions: int,
+    restarts: frozenset[int],
+    bounded_last: bool,
+    rescales: dict[int, int],
 ) -> None:
-    told = run_engine(story, reducers=reducers, partitions=partitions, restarts=restarts, bounded_last=bounded_last)
+    with patch("headrace.model.key_groups.QUERIES_PER_COPY", 1):
+        told = run_engine(
+            story,
+            reducers=reducers,
+            partitions=partitions,
+            restarts=restarts,
+            bounded_last=bounded_last,
+            rescales=rescales,
+        )
     least, steps = run_reference(story)
     whole, _ = run_reference(story, from_the_start=True)
     for name, stay in story.stays.items():
@@ -104,8 +125,8 @@ def quarantine_of(stepper: Stepper) -> dict[str, str | None]:
 
 def test_a_query_that_gives_too_many_rows_is_left_out(tmp_path: Path) -> None:
     script = parse_script(STREAM)
-    setting = StreamSetting(str(tmp_path), str(tmp_path / "state"), 1, script.catalog, "r", None, (), max_result_rows=3)
-    directory = prepare(tmp_path / "state", STREAM, 1)
+    setting = StreamSetting(str(tmp_path), str(tmp_path / "state"), script.catalog, "r", None, max_result_rows=3)
+    directory = prepare(tmp_path / "state", STREAM)
     with without_sync():
         stepper = Stepper(setting, InProcess())
         ask(directory, "add", "few", "SELECT count(*) AS n FROM r [RANGE '1 hour']")
@@ -121,8 +142,8 @@ def test_a_query_that_gives_too_many_rows_is_left_out(tmp_path: Path) -> None:
 
 def test_queries_whose_expression_fails_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = parse_script(STREAM)
-    setting = StreamSetting(str(tmp_path), str(tmp_path / "state"), 1, script.catalog, "r", None, ())
-    directory = prepare(tmp_path / "state", STREAM, 1)
+    setting = StreamSetting(str(tmp_path), str(tmp_path / "state"), script.catalog, "r", None)
+    directory = prepare(tmp_path / "state", STREAM)
     with without_sync():
         stepper = Stepper(setting, InProcess())
         ask(directory, "add", "good", "SELECT count(*) AS n FROM r [RANGE '1 hour']")

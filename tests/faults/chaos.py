@@ -80,11 +80,12 @@ def schedule(rounds: int, seed: int, in_process: bool) -> list[str]:
 class Suite:
     """One run of the suite in a work folder."""
 
-    def __init__(self, work: Path, progress: Progress, *, in_process: bool = False) -> None:
+    def __init__(self, work: Path, progress: Progress, *, in_process: bool = False, state: str = "state") -> None:
+        """The state is a folder in the work folder, or the URL of a store."""
         self.work = work
         self.progress = progress
         self.in_process = in_process
-        self.job = Job(work, seed=progress.seed)
+        self.job = Job(work, seed=progress.seed, state=state)
         self.job.write(trigger="20 ms" if in_process else "250 ms")
         self.watcher = Watcher(self.job.results, progress.sights)
         self.run: Run | None = None
@@ -252,12 +253,14 @@ def report(progress: Progress, found: Comparison) -> dict[str, Any]:
     }
 
 
-def open_suite(work: Path, rounds: int, seed: int, *, resume: bool = False, in_process: bool = False) -> Suite:
+def open_suite(
+    work: Path, rounds: int, seed: int, *, resume: bool = False, in_process: bool = False, state: str = "state"
+) -> Suite:
     """A new suite, or the one that was interrupted: its run is ended, and what was on its way is unclear."""
     file = work / "suite.json"
     if not resume:
         assert not file.exists(), f"{work} has a suite already: --resume, or another folder"
-        return Suite(work, Progress(seed, rounds), in_process=in_process)
+        return Suite(work, Progress(seed, rounds), in_process=in_process, state=state)
     progress = progress_from(json.loads(file.read_text()))
     progress.rounds = max(rounds, progress.rounds)
     for child in progress.children.values():
@@ -267,7 +270,7 @@ def open_suite(work: Path, rounds: int, seed: int, *, resume: bool = False, in_p
         progress.unclear.append(progress.asked)
         progress.stays = [stay for stay in progress.stays if stay.name != progress.asked]
         progress.asked = None
-    return Suite(work, progress, in_process=in_process)
+    return Suite(work, progress, in_process=in_process, state=state)
 
 
 def run_suite(suite: Suite) -> tuple[dict[str, Any], Comparison]:
@@ -291,13 +294,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, help="the folder of the suite (default: a new one)")
     parser.add_argument("--resume", action="store_true", help="continue the suite in --work")
     parser.add_argument("--in-process", action="store_true", help="without Spark: only the driver is killed")
+    parser.add_argument("--state", default="state", help="s3://BUCKET/NAME: a store (default: a folder in --work)")
     options = parser.parse_args(arguments)
     if options.resume and options.work is None:
         parser.error("--resume needs --work")
     work = options.work or Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
     work.mkdir(parents=True, exist_ok=True)
     print(f"seed {options.seed}, work folder {work}", file=sys.stderr)
-    suite = open_suite(work, options.rounds, options.seed, resume=options.resume, in_process=options.in_process)
+    suite = open_suite(
+        work,
+        options.rounds,
+        options.seed,
+        resume=options.resume,
+        in_process=options.in_process,
+        state=options.state,
+    )
     figures, found = run_suite(suite)
     for title, complaints in (("difference", found.differences), ("missing window", found.missing)):
         for each in complaints[:MAX_PRINTED]:

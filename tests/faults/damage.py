@@ -21,8 +21,11 @@ from headrace.model.errors import HeadraceError
 from headrace.storage.slices import CACHE
 
 PLACES = ("before the commit", "after the commit", "clean")
-"""Between the journal and the commit of a step; between its commit and the show of its results; after a whole step."""
-NUMBERS = re.compile(r"[0-9a-f]{12,}|\d+")
+"""Between the journal and the commit of a step; before its results are read by sinks; after a whole step."""
+NUMBERS = re.compile(r"[0-9a-f]{6,}|\d+")
+READERS = ("headrace.storage.", "headrace.engine.", "headrace.edge.", "headrace.wire.")
+"""Packages that keep what they have read of files."""
+THREADS = ("syncing_threads", "store_threads")
 
 
 def empty(path: Path, _: random.Random) -> None:
@@ -113,22 +116,25 @@ def files_of(subject: Subject, root: Path) -> list[str]:
 
 
 def names_of(file: Path) -> Iterator[str]:
-    """What an error may call a file: if it is missing, by the digest in its name; and a result that is not visible yet
-    by the name that it would have had.
+    """What an error may call a file: if it is missing, by the digest in its name.
+
+    A state whose newest commit is gone is an older one. The error then names what does not fit to it: results, or what
+    was deleted since.
     """
     step, _, rest = file.name.partition("-")
     yield rest if step.isdigit() and rest else file.name
-    if ".staged" in file.parts:
-        yield f"/step-{step}"
+    if file.parent.name == "commits" and not file.exists():
+        yield "are of a later step than the state"
+        yield ".frame is missing"
 
 
 def forget_everything() -> None:
     """What this process has read, the next would have to read again."""
     CACHE.held.clear()
     for name, module in list(sys.modules.items()):
-        if name.startswith(("headrace.spark.", "headrace.edge.")):
+        if name.startswith(READERS):
             for value in vars(module).values():
-                if hasattr(value, "cache_clear") and getattr(value, "__name__", "") != "syncing_threads":
+                if hasattr(value, "cache_clear") and getattr(value, "__name__", "") not in THREADS:
                     value.cache_clear()
 
 

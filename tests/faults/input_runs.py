@@ -11,6 +11,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.engine.sinks.sinks import ResultFolder
 from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
@@ -18,7 +19,8 @@ from headrace.inputs import Source
 from headrace.model.schema import Catalog
 from headrace.sql import format_stream, parse_query, parse_script
 from headrace.storage.directory import prepare
-from headrace.storage.records import Commit, ResultFolder
+from headrace.storage.records import Commit
+from tests.engine.file_stepper import FileStepper
 from tests.engine.stories import without_sync
 
 
@@ -50,12 +52,12 @@ class FileRun:
     def stepper(self) -> Stepper:
         """A stepper that owns the state, with the queries registered."""
         (stream,) = self.catalog.streams
-        directory = prepare(self.root / "state", format_stream(stream), 2)
+        directory = prepare(self.root / "state", format_stream(stream))
         folders = (ResultFolder(str(self.root / "results"), "parquet"),)
         setting = StreamSetting(
-            uuid4().hex, str(directory.root), 2, self.catalog, stream.name, self.source, folders, self.on_bad_file
+            uuid4().hex, str(directory.root), self.catalog, stream.name, self.source, self.on_bad_file
         )
-        stepper = Stepper(setting, InProcess(2), step_bytes=self.step_bytes)
+        stepper = FileStepper(setting, InProcess(2), folders, reducers=2, step_bytes=self.step_bytes)
         if stepper.commit is None:
             asked = {name: (sql, parse_query(sql, self.catalog)) for name, sql in self.queries.items()}
             stepper.changes.register(asked)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.storage.directory import Directory, open_directory
+from headrace.storage.store import Store, is_remote, open_store
 
 PROJECT = Path(__file__).parents[2]
 STREAM = "r"
@@ -50,7 +52,7 @@ step_bytes = {step_bytes}
 
 [spark]
 "spark.driver.memory" = "512m"
-"""
+{settings}"""
 RESULT_FILE = re.compile(r"step-(?P<step>\d+)(?:-\d+)?(?P<former>-former-\d+)?\.parquet$")
 Row = tuple[Any, ...]
 Windows = dict[tuple[int, int], list[Row]]
@@ -122,21 +124,28 @@ class Job:
     def __init__(
         self, root: Path, *, seed: int = 1, state: str = "state", results: str = "results", input: str = "input"
     ) -> None:
-        """Paths are below the root, unless they are absolute."""
+        """Paths are below the root, unless they are absolute. The state may be the URL of an object store."""
         self.root = root
         self.seed = seed
         self.file = root / "job.toml"
-        self.state = root / state
+        self.state = state if is_remote(state) else str(root / state)
         self.results = root / results
         self.input = root / input
 
-    def write(self, trigger: str = "50 ms", master: str = "local[2,4]", step_bytes: int = 1 << 30) -> None:
+    def write(
+        self,
+        trigger: str = "50 ms",
+        master: str = "local[2,4]",
+        step_bytes: int = 1 << 30,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         """`local[2,4]`: a task may fail three times, or the kill of a worker would end the run."""
         self.input.mkdir(parents=True, exist_ok=True)
         (self.root / "schema.sql").write_text(f"{DECLARATION}\n")
         queries = "".join(f"CREATE QUERY {name} AS {query.sql()};\n" for name, query in FIRST.items())
         (self.root / "queries.sql").write_text(queries)
-        places = {"state": str(self.state), "results": str(self.results), "input": str(self.input)}
+        lines = "".join(f'"{name}" = "{value}"\n' for name, value in (settings or {}).items())
+        places = {"state": self.state, "settings": lines, "results": str(self.results), "input": str(self.input)}
         options: dict[str, Any] = {"stream": STREAM, "trigger": trigger, "master": master, "step_bytes": step_bytes}
         self.file.write_text(JOB.format(**places, **options))
 
@@ -171,22 +180,23 @@ class Job:
     # State
 
     @property
+    def store(self) -> Store:
+        return open_store(f"{self.state}/{STREAM}")
+
+    @property
     def directory(self) -> Directory:
-        return open_directory(self.state / STREAM)
+        return open_directory(f"{self.state}/{STREAM}")
 
     @property
     def step(self) -> int:
         """The last step that was committed."""
-        try:
-            names = os.listdir(self.state / STREAM / "commits")
-        except FileNotFoundError:
-            return 0
+        names = (entry.name.rpartition("/")[2] for entry in self.store.list("commits"))
         return max((int(name[:9]) for name in names if name[:9].isdigit()), default=0)
 
     @property
     def is_stateful(self) -> bool:
         """Whether the last commit keeps slices for windows that are open."""
-        return self.step > 0 and bool(self.directory.commit(self.step).slices)
+        return self.step > 0 and self.directory.commit(self.step).slice_objects > 0
 
     def closed_us(self, step: int) -> int | None:
         """Up to where windows were answered by a step, if its record is still kept."""

@@ -30,8 +30,12 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
+from headrace.engine import pipeline as pipelines
+from headrace.engine.pipeline import Pipeline
 from headrace.engine.registry import ask
-from headrace.engine.step.commit_record import windows_of
+from headrace.engine.sinks.delivery import Delivery
+from headrace.engine.sinks.sinks import ResultFolder
+from headrace.engine.step import commit_record
 from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
@@ -40,7 +44,6 @@ from headrace.sql import parse_script
 from headrace.storage import garbage
 from headrace.storage import seen_files as seen
 from headrace.storage.directory import Directory, prepare
-from headrace.storage.records import ResultFolder
 
 STREAM = "CREATE STREAM S (t TIMESTAMP, k BIGINT, x DOUBLE) EVENT TIME t LATENESS '0 s';"
 SEED = 20_260_101
@@ -51,7 +54,9 @@ MAX_GROWTH = {"memory_mb": 0.05, "state_files": 0.05, "cpu_s": 0.1}
 """How much a measure may grow after the warm-up, as a share of its level."""
 MAX_GROWTH_ON_SPARK = {"memory_mb": 0.05, "state_files": 0.05, "step_s": 0.1}
 KEPT_RECORDS = 16
-"""Records that the state keeps, instead of 100: so a run covers many rounds of garbage collection."""
+"""Records that the state keeps, instead of 100, and steps between listings, instead of 64: so a run covers many rounds
+of garbage collection.
+"""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class Case:
 
 
 CASES: Mapping[str, Case] = {
-    "queries": Case(queries=2_000, keys=100, steps=60, rows=8_000),
+    "queries": Case(queries=2_000, keys=100, steps=64, rows=8_000),
     "hot_key": Case(queries=50, keys=1_000, steps=600, rows=200_000, event_s=4, hot=0.99),
     "groups": Case(queries=8, keys=300_000, steps=240, rows=900_000),
     "churn": Case(queries=500, keys=100, steps=sys.maxsize, rows=5_000, replaced=5, minutes=30),
@@ -120,16 +125,17 @@ def run_case(case: Case, root: Path, session: Any = None) -> Iterator[Point]:
     """Run the steps of a case, and measure after each."""
     rng = np.random.default_rng(SEED)
     catalog = parse_script(STREAM).catalog
-    directory = prepare(root / "state", STREAM, 2)
-    folders = (ResultFolder(str(root / "results"), "parquet"),)
-    stepper = Stepper(
-        StreamSetting(uuid4().hex, str(root / "state"), 2, catalog, "S", None, folders), runner_on(session)
-    )
+    directory = prepare(root / "state", STREAM)
+    setting = StreamSetting(uuid4().hex, str(root / "state"), catalog, "S", None)
+    step_us = case.event_s * SECOND_US
     with (
         patch("os.fsync", new=skip_sync) if session is None else nullcontext(),
         patch.object(garbage, "KEPT_RECORDS", KEPT_RECORDS),
+        patch.object(garbage, "LISTED_EVERY", KEPT_RECORDS),
+        patch.object(pipelines, "LISTED_EVERY", KEPT_RECORDS),
+        patch.object(commit_record, "ALL_QUERIES_EVERY", KEPT_RECORDS),
         patch.object(seen, "LISTED_EVERY", KEPT_RECORDS),
-        closing(stepper),
+        closing(open_pipeline(setting, session, root / "results", KEPT_RECORDS * step_us)) as pipeline,
     ):
         for number in range(case.queries):
             ask(directory, "add", f"q{number}", sql_of(number, rng))
@@ -141,12 +147,19 @@ def run_case(case: Case, root: Path, session: Any = None) -> Iterator[Point]:
             rows = rows_of(case, step, rng)
             started, started_cpu = time.monotonic(), time.process_time()
             given = [rows] if session is None else session.createDataFrame(rows)
-            commit = stepper.step(Input(rows=given, sample=rows.slice))
+            commit = pipeline.step(Input((step + 1) * step_us, rows=given, sample=rows.slice))
+            pipeline.delivery.drain()
             step_s, cpu_s = time.monotonic() - started, time.process_time() - started_cpu
-            windows = 0 if commit is None else windows_of(commit)
+            windows = 0 if commit is None else commit.windows
             yield measure(root / "state", step_s, cpu_s, windows)
-            stepper.wait_for_disk()
             delete_results(root / "results")
+
+
+def open_pipeline(setting: StreamSetting, session: Any, results: Path, results_us: int) -> Pipeline:
+    """Return a pipeline that writes files, and keeps results in the state for a time."""
+    stepper = Stepper(setting, runner_on(session), reducers=2)
+    delivery = Delivery(stepper.directory, (ResultFolder(str(results), "parquet"),), (), stepper.commit)
+    return Pipeline(stepper, None, delivery, results_us, lambda stepper: stepper.number)
 
 
 def skip_sync(descriptor: int) -> None:

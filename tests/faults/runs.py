@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -48,8 +48,14 @@ class Run:
     """`headrace run` in a session of its own. What it prints goes to a file."""
 
     def __init__(
-        self, job: Job, *options: str, module: str = IN_PROCESS, variables: Mapping[str, str] | None = None
+        self,
+        job: Job,
+        *options: str,
+        module: str = IN_PROCESS,
+        variables: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
+        """The prefix is a command that replaces itself by another, such as `ip netns exec NAME`."""
         self.job = job
         self.first_step = job.step
         number = len(list(job.root.glob("run-*.log")))
@@ -59,7 +65,7 @@ class Run:
         places = {"TMPDIR": str(self.scratch), "SPARK_LOCAL_DIRS": str(self.scratch)}
         with open(self.log, "wb") as log:
             self.child = subprocess.Popen(
-                [sys.executable, "-m", module, "run", str(job.file), *options],
+                [*prefix, sys.executable, "-m", module, "run", str(job.file), *options],
                 cwd=PROJECT,
                 env=environment({**places, **(variables or {})}),
                 stdin=subprocess.DEVNULL,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from tests.faults.chaos import Suite, main, open_suite, report, run_suite, schedule
+from tests.faults.in_process import BEAT
 from tests.faults.job import Comparison
+from tests.faults.s3 import BUCKET, s3_server, use_server
 
 
 def check_suite(suite: Suite, rounds: int) -> dict[str, int]:
@@ -23,6 +27,20 @@ def check_suite(suite: Suite, rounds: int) -> dict[str, int]:
 
 def test_an_engine_is_killed_and_its_results_are_those_of_duckdb(tmp_path: Path) -> None:
     check_suite(open_suite(tmp_path, 3, 2, in_process=True), 3)
+
+
+@pytest.fixture
+def store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A place in an object store. Its owners are killed, and never two at once: there is little to wait for."""
+    with s3_server(tmp_path_factory.mktemp("s3") / "data") as address:
+        use_server(address, monkeypatch.setenv)
+        monkeypatch.setenv(BEAT, "0.2:0.5")
+        yield f"s3://{BUCKET}/{uuid4().hex}"
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(12, marks=pytest.mark.slow)])
+def test_an_engine_over_a_store_is_killed(tmp_path: Path, store: str, rounds: int) -> None:
+    check_suite(open_suite(tmp_path, rounds, 3, in_process=True, state=store), rounds)
 
 
 def test_a_suite_that_was_interrupted_is_resumed(tmp_path: Path) -> None:

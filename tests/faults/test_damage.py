@@ -17,13 +17,13 @@ from headrace.edge.file_source import FileSource
 from headrace.edge.spool import Spool
 from headrace.engine.edge_inbox import Inbox
 from headrace.engine.registry import answer_to, ask
+from headrace.engine.sinks.sinks import ResultFolder
 from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.runner import InProcess
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs import Source
 from headrace.sql import format_stream, parse_query
 from headrace.storage.directory import prepare
-from headrace.storage.records import ResultFolder
 from headrace.wire.exchange import DirectoryExchange
 from headrace.wire.frames import Frame, from_bytes
 from headrace.wire.ledger import EdgeState, FrameVerdict, decide, take_frame
@@ -33,16 +33,26 @@ from tests.edge.agents import EDGE, QUICK, barred, write_files
 from tests.edge.test_relay import ROWS as RELAY_ROWS
 from tests.edge.test_relay import Place, check_all_arrived
 from tests.edge.test_relay import sent as relay_frames
+from tests.engine.file_stepper import FileStepper
 from tests.engine.files import CATALOG, LATER, QUERIES, batches, expected, in_order, make_stepper, write_input
 from tests.engine.stories import read_results
-from tests.faults.damage import Case, Matrix, Subject, run_cases
+from tests.faults.damage import Case, Matrix, Subject, kind_of, run_cases
 from tests.oracle.test_kernel import check
 
 SEED = 20
 FILES = 9
 STOPS_AT = 6
 SAMPLE = 24
-VISIBLE = "step-"
+READ_AT = {
+    "journal": "before the commit",
+    "outputs": "after the commit",
+    "commits": "clean",
+    "manifests": "clean",
+    "slices": "clean",
+    "plans": "clean",
+    "registry": "clean",
+}
+"""Folders of a state, and where its run stops so that the newest objects in them are read by the next."""
 STREAM = CATALOG.streams[0]
 
 
@@ -62,18 +72,12 @@ def stop_at(stepper: Stepper, place: str) -> None:
         owner, name = (stepper.owner, "write_commit") if place == "before the commit" else (stepper, "finish")
         with patch.object(owner, name, kill), pytest.raises(Killed):
             stepper.step(Input())
-    stepper.owner.close()
+    stepper.close()
 
 
-def is_visible(file: Path) -> bool:
-    return file.name.startswith(VISIBLE)
-
-
-def unread_results(root: Path) -> list[Path]:
-    """What is not visible yet, and what belongs to the last commit; the rest are the readers' files."""
-    step = max(int(path.stem) for path in (root / "state" / "commits").glob("0*.json"))
-    found = [path for path in (root / "results").rglob("*") if path.is_file()]
-    return [path for path in found if not is_visible(path) or path.name.startswith(f"{VISIBLE}{step:09}")]
+def state_files(root: Path) -> list[Path]:
+    """The state, and the mark of the results: files that are visible are the readers'."""
+    return [root / "state", *(root / "results").glob(".headrace-*")]
 
 
 def check_windows(root: Path, *, is_whole: bool) -> None:
@@ -109,7 +113,7 @@ class OwnState:
             ask(stepper.directory, "drop", "later")
 
     def folders(self, root: Path) -> Iterable[Path]:
-        return [root / "state", *unread_results(root)]
+        return state_files(root)
 
     def finish(self, root: Path, file: Path) -> None:
         stepper = make_stepper(root)
@@ -127,21 +131,18 @@ class OwnState:
         assert file.parent.name == "outbox" or (answer is not None and answer["step"] == 2)
 
     def check_shown(self, root: Path, file: Path) -> None:
-        if not is_visible(file):
-            check_windows(root, is_whole=False)
+        check_windows(root, is_whole=False)
 
 
 class RootOfEdges:
     """The state of an engine whose rows come from an edge; what the edge sends and is sent is in it too."""
 
     def stepper(self, root: Path) -> Stepper:
-        directory = prepare(root / "state", format_stream(STREAM), 2)
+        directory = prepare(root / "state", format_stream(STREAM))
         folders = (ResultFolder(str(root / "results"), "parquet"),)
-        setting = StreamSetting(
-            uuid4().hex, str(directory.root), 2, CATALOG, "r", None, folders, max_empty=1_000, edges=(EDGE,)
-        )
+        setting = StreamSetting(uuid4().hex, str(directory.root), CATALOG, "r", None, max_empty=1_000, edges=(EDGE,))
         inbox = Inbox(directory, STREAM, [EDGE], DirectoryExchange(root / "state" / "exchange"))
-        stepper = Stepper(setting, InProcess(2), inbox=inbox, step_bytes=1)
+        stepper = FileStepper(setting, InProcess(2), folders, reducers=2, inbox=inbox, step_bytes=1)
         if stepper.commit is None:
             texts = agents.QUERIES
             stepper.changes.register({name: (sql, parse_query(sql, CATALOG)) for name, sql in texts.items()})
@@ -168,7 +169,7 @@ class RootOfEdges:
         stop_at(stepper, place)
 
     def folders(self, root: Path) -> Iterable[Path]:
-        return [root / "state", *unread_results(root)]
+        return state_files(root)
 
     def finish(self, root: Path, file: Path) -> None:
         stepper = self.stepper(root)
@@ -193,8 +194,7 @@ class RootOfEdges:
             assert ours == theirs[name] if is_whole else set(ours) <= set(theirs[name]), name
 
     def check_shown(self, root: Path, file: Path) -> None:
-        if not is_visible(file):
-            self.compare(root, is_whole=False)
+        self.compare(root, is_whole=False)
 
 
 def take_frames(exchange: DirectoryExchange) -> tuple[list[Frame], bool]:
@@ -317,6 +317,18 @@ def check_cases(matrix: Matrix, cases: Iterable[Case]) -> None:
 def test_damage_is_noticed_or_harmless(tmp_path: Path) -> None:
     matrix = Matrix(tmp_path, SUBJECTS, SEED)
     check_cases(matrix, matrix.sample(SAMPLE))
+
+
+def test_damage_to_what_is_read_is_noticed(tmp_path: Path) -> None:
+    matrix = Matrix(tmp_path, {"state": OwnState()}, SEED)
+    newest: dict[str, Case] = {}
+    for case in matrix.cases():
+        folder = Path(case.file).parent.name
+        if case.damage == "empty" and case.place == READ_AT.get(folder):
+            newest[kind_of(case.file)] = case
+    assert {Path(file).parent.name for file in newest} == READ_AT.keys()
+    outcomes = {str(case): outcome for case, outcome in run_cases(matrix, newest.values())}
+    assert outcomes == dict.fromkeys(outcomes, "detected")
 
 
 @pytest.mark.slow

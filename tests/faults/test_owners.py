@@ -12,32 +12,43 @@ import shutil
 import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from headrace.engine.registry import ask
-from tests.faults.in_process import KEPT_RECORDS, STOP_AT
+from headrace.storage.store import MissingObjectError, is_remote, open_store
+from tests.faults.in_process import BEAT, KEPT_RECORDS, STOP_AT
 from tests.faults.job import FIXED, Asked, Job, Stay, compare
 from tests.faults.processes import process_of
 from tests.faults.results import Watcher
 from tests.faults.runs import Run, wait_for
+from tests.faults.s3 import BUCKET, s3_server, use_server
 
 SEED = 8
 UNKNOWN_US = 1 << 62
 """No window is expected of a query whose first one was not announced; those that come are compared."""
 ERROR = re.compile(r"^error\[(?P<code>[\w-]+)\]: ", re.MULTILINE)
+BEATS = "0.2:5"
+"""Seconds between two signs of life, and until an owner without one is taken for dead."""
 
 
 class Stage:
-    """A job whose results are watched, and the runs that must not outlive the test."""
+    """A job whose results are watched, and the runs that must not outlive the test.
 
-    def __init__(self, root: Path) -> None:
+    States are below the folders of their jobs, or below the URL of a store.
+    """
+
+    def __init__(self, root: Path, url: str | None = None) -> None:
+        self.url = url
         self.job = self.new_job(root / "job", seed=SEED)
         self.watcher = Watcher(self.job.results)
         self.runs: list[Run] = []
 
     def new_job(self, root: Path, **places: object) -> Job:
         root.mkdir(parents=True, exist_ok=True)
+        if self.url is not None:
+            places["state"] = f"{self.url}/{root.name}"
         job = Job(root, **places)  # type: ignore[arg-type]
         job.write(trigger="20 ms", step_bytes=1)
         return job
@@ -80,12 +91,27 @@ class Stage:
         self.check(is_whole=False)
 
 
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path)
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with s3_server(tmp_path_factory.mktemp("s3") / "data") as address:
+        yield address
+
+
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.slow)])
+def stage(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    url = None
+    if request.param == "s3":
+        use_server(request.getfixturevalue("server"), monkeypatch.setenv)
+        monkeypatch.setenv(BEAT, BEATS)
+        url = f"s3://{BUCKET}/{uuid4().hex}"
+    stage = Stage(tmp_path, url)
     yield stage
     for run in stage.runs:
         run.kill()
+
+
+on_both = pytest.mark.parametrize("stage", ["disk", "s3"], indirect=True)
+"""In the short form too."""
 
 
 def is_stopped(run: Run) -> bool:
@@ -105,6 +131,7 @@ def wake(stage: Stage, sleeper: Run) -> None:
     stage.check_refused(sleeper, "state-lost", "state-write")
 
 
+@on_both
 @pytest.mark.parametrize("point", [pytest.param("before:4", marks=pytest.mark.slow), "after:4"])
 def test_an_engine_that_slept_around_its_commit_changes_nothing(stage: Stage, point: str) -> None:
     """
@@ -161,12 +188,14 @@ def test_an_engine_sleeps_at_a_random_moment(stage: Stage, seed: int) -> None:
 # Two at once
 
 
+@on_both
 def test_of_two_engines_that_start_together_one_runs(stage: Stage) -> None:
+    """A store has no locks: both may begin there, and the first commit decides."""
     stage.job.feed(4)
     runs = [stage.start(), stage.start()]
     wait_for(lambda: not all(run.is_running for run in runs), "one of them ends", stage.watcher.look)
     refused, owner = sorted(runs, key=lambda run: run.is_running)
-    stage.check_refused(refused, "state-in-use")
+    stage.check_refused(refused, "state-in-use", *(["state-lost"] if stage.url else []))
     stage.wait_for_step(4)
     third = stage.start()
     stage.check_refused(third, "state-in-use")
@@ -178,17 +207,42 @@ def test_of_two_engines_that_start_together_one_runs(stage: Stage) -> None:
 # Copies
 
 
-def copy_live(source: Path, target: Path) -> None:
-    """As `cp -r` would: what vanishes meanwhile is not copied."""
-    target.mkdir(parents=True)
-    for path in sorted(source.rglob("*")):
+def copy_state(source: str, target: str) -> None:
+    """Copy it as `cp -r` would: what vanishes meanwhile is not copied."""
+    if is_remote(source):
+        copy_objects(source, target)
+        return
+    for path in [Path(source), *sorted(Path(source).rglob("*"))]:
+        copy = Path(target, path.relative_to(source))
         try:
             if path.is_dir():
-                (target / path.relative_to(source)).mkdir(exist_ok=True)
+                copy.mkdir(parents=True)
             else:
-                shutil.copy2(path, target / path.relative_to(source))
+                shutil.copy2(path, copy)
         except FileNotFoundError:
             continue
+
+
+def copy_objects(source: str, target: str) -> None:
+    theirs, ours = open_store(source), open_store(target)
+    for entry in theirs.list(""):
+        try:
+            ours.put(entry.name, theirs.get(entry.name))
+        except MissingObjectError:
+            continue
+
+
+def delete_state(place: str) -> None:
+    if is_remote(place):
+        store = open_store(place)
+        store.delete([entry.name for entry in store.list("")])
+    else:
+        shutil.rmtree(place)
+
+
+def move_state(source: str, target: str) -> None:
+    copy_state(source, target)
+    delete_state(source)
 
 
 def copied_while_it_runs(stage: Stage, **places: str) -> tuple[Run, Job]:
@@ -198,7 +252,7 @@ def copied_while_it_runs(stage: Stage, **places: str) -> tuple[Run, Job]:
     stage.wait_for_step(3)
     copy = stage.new_job(stage.job.root.parent / "copy", input=str(stage.job.input), **places)
     copy.write(step_bytes=1 << 30)
-    copy_live(stage.job.state, copy.state)
+    copy_state(stage.job.state, copy.state)
     return first, copy
 
 
@@ -249,11 +303,11 @@ def test_swapped_states_of_two_jobs_are_refused_or_harmless(stage: Stage) -> Non
     assert (found.differences, found.missing) == ([], [])
 
 
-def swap(first: Path, second: Path) -> None:
-    aside = first.with_name("aside")
-    first.rename(aside)
-    second.rename(first)
-    aside.rename(second)
+def swap(first: str, second: str) -> None:
+    aside = f"{first}-aside"
+    move_state(first, aside)
+    move_state(second, first)
+    move_state(aside, second)
 
 
 def test_two_jobs_with_one_results_folder_do_not_overwrite_each_other(stage: Stage) -> None:
@@ -277,16 +331,16 @@ def test_an_older_state_beside_newer_results_is_refused_or_harmless(stage: Stage
     job = stage.job
     job.feed(5)
     assert stage.start("--once").wait() == 0
-    shutil.copytree(job.state, job.root / "older")
+    older, newer = f"{job.state}-older", f"{job.state}-newer"
+    copy_state(job.state, older)
     job.feed(6)
     assert stage.start("--once").wait() == 0
     stage.watcher.look()
-    newer = job.root / "newer"
-    job.state.rename(newer)
+    move_state(job.state, newer)
     if not is_empty:
-        (job.root / "older").rename(job.state)
+        move_state(older, job.state)
     job.write(trigger="20 ms", step_bytes=1 << 30)
     stage.check_refused_or_right(stage.start("--once"))
-    shutil.rmtree(job.state)
-    newer.rename(job.state)
+    delete_state(job.state)
+    move_state(newer, job.state)
     stage.finish()

@@ -296,8 +296,8 @@ def test_what_is_wrong_is_said(spark: SparkSession, tmp_path: Path) -> None:
         engine.stream("r", tmp_path)
     with pytest.raises(UsageError, match="no sink 'parket'"):
         engine.sink("parket")
-    with pytest.raises(UsageError, match="s3:// is not a file system"):
-        Engine(spark, "s3://bucket/state")
+    with pytest.raises(UsageError, match="hdfs:// is not a store"):
+        Engine(spark, "hdfs://name/state")
     assert CATALOG.streams[0].name == "r"
 
 

@@ -13,12 +13,12 @@ import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf
 
-from headrace.engine.step.context import StreamSetting, step_of
+from headrace.engine.step.context import Step, StreamSetting, open_step, to_message
 from headrace.model.errors import UsageError
 from headrace.spark import executors
 from headrace.spark import session as sessions
 from headrace.spark.executors import Activity, IdleJob, Reports, describe_missing_executor, is_local, wait_for_cores
-from headrace.storage.records import Attempt
+from headrace.storage.records import Journal
 from tests.engine.files import CATALOG
 
 WAITS = Activity(executors=0, stages=1, tasks=0)
@@ -161,8 +161,9 @@ def test_a_master_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_worker_that_does_not_see_the_state_says_so(tmp_path: Path) -> None:
-    setting = StreamSetting("id", str(tmp_path / "state"), 2, CATALOG, "r", None, ())
+    setting = StreamSetting("id", str(tmp_path / "state"), CATALOG, "r", None)
+    journal = Journal(3, None, None, None, 0, None, {})
     with pytest.raises(UsageError, match="does not see the journal of step 3 in /") as problem:
-        step_of(setting, Attempt(3))
+        open_step(to_message(Step(setting, journal, None), has_state=False))
     assert problem.value.code == "state-unreachable"
-    assert "use a file system they share" in str(problem.value)
+    assert "or an object store" in str(problem.value)

@@ -28,14 +28,14 @@ QUERY = "SELECT count(*) AS n FROM r [RANGE '1 s']"
 @pytest.fixture
 def stepper(tmp_path: Path) -> Iterator[Stepper]:
     with without_sync():
-        prepare(tmp_path, DECLARED, 1)
+        prepare(tmp_path, DECLARED)
         stepper = open_stepper(tmp_path)
         yield stepper
         stepper.close()
 
 
 def open_stepper(root: Path) -> Stepper:
-    return Stepper(StreamSetting(uuid4().hex, str(root), 1, parse_script(DECLARED).catalog, "r", None, ()), InProcess())
+    return Stepper(StreamSetting(uuid4().hex, str(root), parse_script(DECLARED).catalog, "r", None), InProcess())
 
 
 def batch(second: int) -> Input:

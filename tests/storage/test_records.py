@@ -9,7 +9,7 @@ import pytest
 from msgspec import to_builtins
 
 from headrace.storage.disk import DamagedError, read_record, to_record
-from headrace.storage.records import Commit, Journal, QueryState, SliceFile, StoredFile
+from headrace.storage.records import Commit, Journal, Manifest, ObjectRef, QueryState, SliceObject, StoredObject
 
 COMMIT = Commit(
     step=3,
@@ -19,8 +19,9 @@ COMMIT = Commit(
     plan=None,
     tables={},
     queries={"q": QueryState(1, skipped=((1, 2),))},
-    slices=(SliceFile(StoredFile("slices/a", "ab", 10), 0, 5, 6),),
+    manifests=(ObjectRef(3, "ab", "cd"), None),
 )
+MANIFEST = Manifest(3, 0, (SliceObject(StoredObject("slices/a", "ab", 10), 5, 6, 0, 2_048),))
 
 
 def written(path: Path, document: object) -> Path:
@@ -30,11 +31,12 @@ def written(path: Path, document: object) -> Path:
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_record(written(tmp_path / "commit", COMMIT), Commit) == COMMIT
+    assert read_record(written(tmp_path / "manifest", MANIFEST), Manifest) == MANIFEST
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"later": 1}, {"step": "3"}, {"step": -3}, {"step": None}, {"queries": {"q": {"later": 1}}}, {"slices": [{}]}],
+    [{"later": 1}, {"step": "3"}, {"step": -3}, {"step": None}, {"queries": {"q": {"later": 1}}}, {"manifests": [{}]}],
     ids=str,
 )
 def test_fields_that_are_not_known_and_values_of_other_types_are_damage(change: dict[str, Any], tmp_path: Path) -> None:

@@ -11,27 +11,31 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from headrace.engine.quotas import Quotas
 from headrace.engine.registry import answer_to, ask, requests
-from headrace.engine.step.level2_task import MAX_FILES
+from headrace.engine.step.level2_task import MAX_OBJECTS
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.kernel import interchange
 from headrace.kernel.interchange import node_id
 from headrace.model.errors import HeadraceError
 from headrace.sql import parse_query
 from headrace.storage import disk
+from headrace.storage.directory import open_directory
 from headrace.storage.disk import StateWriteError, make_folder
 from headrace.storage.slices import CACHE
 from tests.engine.files import CATALOG, LATER, batches, check_results, make_stepper, run_all, write_input
 from tests.engine.stories import read_results
 
 STEPS = 8
-LONG = MAX_FILES + 4
-"""Steps until slice files have been put together."""
+LONG = MAX_OBJECTS + 4
+"""Steps until objects of slices have been merged, if all of them are still needed."""
+REDUCERS = 2
+"""Of the job of `files`."""
 
 
 def with_input(root: Path, count: int) -> Path:
@@ -53,13 +57,18 @@ POINTS = {
     "before the journal": ("before", "create", "journal/", 3),
     "after the journal": ("after", "create", "journal/", 3),
     "in the slice write": ("", "half", ".slices", 5),
-    "after a slice file": ("after", "rename", ".slices", 5),
-    "in the results": ("", "half", "results/", 4),
-    "before the results are shown": ("after", "create", "commits/", 4),
-    "while results are shown": ("after", "show", "/.staged/", 3),
-    "after the results": ("after", "shown", "results/", 2),
+    "after an object of slices": ("after", "rename", ".slices", 5),
+    "in an object of results": ("", "half", ".results", 3),
+    "in a manifest": ("", "half", "manifests/", 5),
+    "after a manifest": ("after", "rename", "manifests/", 5),
     "before the commit": ("before", "create", "commits/", 4),
     "in the commit": ("", "half", "commits/", 4),
+    "before the results are shown": ("after", "create", "commits/", 4),
+    "in the results": ("", "half", "results/.staged/", 4),
+    "while results are shown": ("after", "rename", "/.staged/", 3),
+    "after the results": ("after", "shown", "results/counts", 2),
+    "before the mark of the results": ("before", "rename", ".headrace-state.json", 2),
+    "in the mark of the results": ("", "half", ".headrace-state.json", 2),
     "in a registry change": ("", "half", "registry/", 2),
     "after a registry change": ("after", "create", "registry/", 2),
     "in the plan": ("", "half", "plans/", 2),
@@ -78,13 +87,29 @@ def test_a_child_dies_at_a_point(point: str, tmp_path: Path) -> None:
     check_results(root, STEPS)
 
 
-def test_a_child_dies_while_slices_are_put_together(tmp_path: Path) -> None:
-    root = with_input(tmp_path, LONG)
-    died = child("tests.engine.dying", str(root), "", "half", f"{MAX_FILES + 1:09}-0-", "1")
+def dense_batches(count: int, seed: int = 3) -> list[list[dict[str, Any]]]:
+    """Rows of little time each, so that slices of many steps are still needed."""
+    return [[{**row, "t": row["t"] // 15} for row in rows] for rows in batches(count, seed)]
+
+
+def test_a_child_dies_while_slices_are_merged(tmp_path: Path) -> None:
+    for number, rows in enumerate(dense_batches(LONG)):
+        write_input(tmp_path / "input", rows, number)
+    died = child("tests.engine.dying", str(tmp_path), "", "half", ".slices", str(REDUCERS * MAX_OBJECTS + 1))
     assert died.wait(60) == -signal.SIGKILL
+    last = open_directory(tmp_path / "state").last_commit()
+    assert last is not None
+    assert (last.step, last.slice_objects) == (MAX_OBJECTS, REDUCERS * MAX_OBJECTS)
+    counts: dict[int, int] = {}
     with patch("os.fsync"):
-        run_all(root)
-    check_results(root, LONG)
+        run_all(tmp_path, lambda stepper: counts.update({stepper.number - 1: slice_objects(stepper)}))
+    assert counts[MAX_OBJECTS + 1] == REDUCERS
+    with patch("tests.engine.files.batches", dense_batches):
+        check_results(tmp_path, LONG)
+
+
+def slice_objects(stepper: Stepper) -> int:
+    return stepper.commit.slice_objects if stepper.commit is not None else 0
 
 
 # What the next engine finds

@@ -17,10 +17,10 @@ from headrace.storage.store import (
     MissingObjectError,
     Store,
     StoreError,
-    begin_puts,
     get_all,
     known_store,
     open_store,
+    put_all,
 )
 from tests.faults.s3 import BUCKET, Faults, proxy, s3_server, use_server
 
@@ -100,7 +100,7 @@ def test_deleting_twice_does_no_harm(store: Store) -> None:
 
 def test_many_objects_are_put_and_read_at_once(store: Store) -> None:
     objects = {f"results/{number}": os.urandom(100) for number in range(30)}
-    begin_puts(store, objects)()
+    put_all(store, objects)
     assert list(get_all(store, objects)) == list(objects.values())
 
 

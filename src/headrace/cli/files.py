@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from headrace.cli.output_file import writing
+from headrace.engine.sinks.file_formats import json_bytes, json_value, parquet_bytes
 from headrace.inputs import BadFile, InputRows, Source, list_files, one_file, read_file
 from headrace.inputs.inference import infer_schema
 from headrace.inputs.readers import refuse_rejected
@@ -19,7 +20,6 @@ from headrace.model.arrow import conform
 from headrace.model.errors import DataError, UsageError
 from headrace.model.schema import Stream, Table
 from headrace.model.units import InputFile
-from headrace.storage.staged_results import json_bytes, json_value, parquet_bytes
 
 SUFFIXES = {
     ".parquet": "parquet",

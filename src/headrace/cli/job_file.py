@@ -62,6 +62,7 @@ ENGINE: Mapping[str, Key] = {
     "max_empty": Key(checks.at_least(0)),
     "max_result_rows": Key(checks.at_least(1)),
     "retain": Key(checks.duration),
+    "results": Key(checks.duration),
     "step_bytes": Key(checks.at_least(1)),
 }
 QUOTAS: Mapping[str, Key] = {

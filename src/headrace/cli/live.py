@@ -14,9 +14,9 @@ from rich.text import Text
 
 from headrace.cli.tables import CellColumn, build_table, print_wide
 from headrace.engine.progress import Progress
+from headrace.engine.sinks.sinks import ResultFolder
 from headrace.model.errors import printable
 from headrace.model.time import MICROSECOND, SECOND_US, UNITS_US, format_timestamp, to_microseconds
-from headrace.storage.records import ResultFolder
 
 REFRESH_S = 0.25
 LINE_S = 5.0

@@ -39,6 +39,9 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "relay": CommandEntry("relay:relay", "Combine the frames of many edges, and send one for all."),
     "queries": CommandEntry("queries:queries", "List, add, drop and replace the queries of a job."),
     "steps": CommandEntry("steps:steps", "Show the steps of a job, or abandon input that is gone."),
+    "rescale": CommandEntry("state:rescale", "Split the state of a job into another number of parts."),
+    "backup": CommandEntry("state:backup", "Copy the state of a job, also while it runs."),
+    "restore": CommandEntry("state:restore", "Put a copy of the state back."),
     "tables": CommandEntry("queries:tables", "Let a job read its static tables again."),
     "calibrate": CommandEntry("calibrate:calibrate_command", "Measure the planner's cost constants."),
     "demo": CommandEntry("demo:demo", "See many queries answered over one stream."),
@@ -48,7 +51,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
 TASKS: Mapping[str, Sequence[str]] = {
     "Try": ("eval", "explain", "parse", "demo", "doctor"),
     "Run a job": ("init", "run"),
-    "Operate a job": ("queries", "steps", "tables"),
+    "Operate a job": ("queries", "steps", "tables", "rescale", "backup", "restore"),
     "Edges": ("edge", "relay"),
     "Measure": ("data", "workload", "calibrate"),
 }
@@ -60,6 +63,7 @@ EXTRA_OF_PACKAGE: Mapping[str, str] = {
     "matplotlib": "plot",
     "polars": "bench",
     "duckdb": "bench",
+    "obstore": "s3",
     "starlette": "service",
     "uvicorn": "service",
     "h11": "service",

@@ -15,9 +15,11 @@ from headrace.engine.feeds import Feed
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.registry import check_stream_name
 from headrace.engine.run import Run
+from headrace.engine.sinks.delivery import Delivery
+from headrace.engine.sinks.sinks import ResultFolder
 from headrace.engine.step.context import StreamSetting
 from headrace.engine.step.stepper import Stepper
-from headrace.inputs import Source, read_table
+from headrace.inputs import read_table
 from headrace.inputs.conversion import convert_whole
 from headrace.model.derived_streams import place_of
 from headrace.model.errors import UsageError
@@ -25,14 +27,17 @@ from headrace.model.query import Query
 from headrace.model.schema import Stream, Table
 from headrace.model.time import parse_duration
 from headrace.sql import format_stream
-from headrace.storage.directory import Directory, find_directory, list_states, open_directory, prepare, read_format
-from headrace.storage.records import ResultFolder
+from headrace.storage.directory import Directory, list_states, open_directory, prepare, read_format
 from headrace.storage.store import is_remote, open_store
 from headrace.storage.store import place_of as place_of_object
 from headrace.wire.exchange import DirectoryExchange
 
 if TYPE_CHECKING:
     from headrace.engine.engine import LocalEngine
+
+
+KEPT_RESULTS = "1 hour"
+"""How long results stay in the state after all sinks have them."""
 
 
 class Assembly:
@@ -99,48 +104,44 @@ class Assembly:
     def results_pipeline(self, place: str) -> Pipeline:
         """Make the pipeline of queries over the results of a query, and of others that are joined to it."""
         results, *joined = (self.chain.results(name) for name in place.split("+"))
-        prepared = prepare_results(self.job, place, results, results.stepper.setting.reducers)
+        prepared = prepare_results(self.job, place, results)
         beginning = read_format(prepared.store).beginning
-        feed = Feed(Source(str(results.folder), "parquet"))
-        return self.pipeline(results.stream, feed, place, JoinedResults(results, joined, beginning))
+        return self.pipeline(results.stream, Feed(None), place, JoinedResults(results, joined, beginning))
 
     def location(self, place: str) -> str:
         return place_of_object(self.job, place)
 
-    def reducers_of(self, place: str) -> int:
-        """Return the number that a state has, or is to have: that of the options, or the number of cores."""
-        known = find_directory(self.location(place))
-        return known.reducers if known else self.engine.options.reducers or self.engine.count_cores()
+    def first_reducers(self, directory: Directory) -> int:
+        """Return the number of reducers that a new state is to have: that of the options, or the number of cores."""
+        return 1 if directory.steps() else self.engine.options.reducers or self.engine.count_cores()
 
     def pipeline(self, stream: Stream, feed: Feed, place: str, upstream: JoinedResults | None = None) -> Pipeline:
         engine, options = self.engine, self.engine.options
         check_stream_name(stream.name)
-        directory = prepare(self.location(place), format_stream(stream), self.reducers_of(place))
+        directory = prepare(self.location(place), format_stream(stream))
         tables = {table.name: table for table in engine.catalog.tables if table.name.lower() in engine.feeds}
         derived = {other.name: other for other in (*engine.catalog.derived, *([stream] if upstream else []))}
         setting = StreamSetting(
             uuid4().hex,
             directory.store.location,
-            directory.reducers,
             replace(engine.catalog, derived=tuple(derived.values())),
             stream.name,
             feed.source,
-            self.result_folders(directory),
             options.on_bad_file,
             options.max_empty,
             upstream.beginning.time_us if upstream else None,
             feed.edges,
             options.max_result_rows,
+            None if options.retain is None else parse_duration(options.retain),
         )
         exchange = DirectoryExchange(feed.frames) if feed.frames is not None else None
         stepper = Stepper(
             setting,
             engine.make_runner(),
+            reducers=self.first_reducers(directory),
             quotas=options.quotas,
-            retain_us=None if options.retain is None else parse_duration(options.retain),
             step_bytes=options.step_bytes,
             take_over=options.take_over,
-            reset_results=options.reset_results,
             tables={name: partial(self.read_rows, table) for name, table in tables.items()},
             catalogue=self.chain,
             upstream=upstream,
@@ -154,22 +155,26 @@ class Assembly:
                 name: known for name, known in self.queries.items() if place_of(known[1], engine.catalog) == place
             }
             stepper.changes.register(queries)
-            return Pipeline(stepper, feed.dataframe, engine.sinks)
+            folders = self.result_folders(directory)
+            delivery = Delivery(directory, folders, engine.sinks, stepper.commit, reset=options.reset_results)
+            results_us = parse_duration(options.results or KEPT_RESULTS)
+            return Pipeline(stepper, feed.dataframe, delivery, results_us, self.chain.needed_step)
         except BaseException:
             stepper.close()
             raise
 
     def result_folders(self, directory: Directory) -> tuple[ResultFolder, ...]:
-        """Return Parquet first: the other sinks are given what is read back from there."""
+        """Return where files of results go: Parquet files in the state, if nothing else is said."""
         engine = self.engine
-        parquet = [folder for folder in engine.folders if folder.format == "parquet"]
-        others = [folder for folder in engine.folders if folder.format != "parquet"]
-        if not parquet and (engine.sinks or not others or engine.catalog.derived):
-            if is_remote(directory.store.location):
-                problem = f"say where the results go: {directory.store.location} is not a directory"
-                raise UsageError("results", problem, hint="engine.sink('parquet', path=...), or [[sinks]] in a job")
-            parquet = [ResultFolder(str(directory.root / "results"), "parquet")]
-        return (*parquet, *others)
+        if engine.folders or engine.sinks or engine.options.results is not None:
+            return tuple(engine.folders)
+        if is_remote(directory.store.location):
+            problem = f"say where the results go: {directory.store.location} is not a directory"
+            hint = (
+                "engine.sink('parquet', path=...), [[sinks]] in a job, or results = '1 day' to keep them in the state"
+            )
+            raise UsageError("results", problem, hint=hint)
+        return (ResultFolder(str(directory.root / "results"), "parquet"),)
 
     def read_rows(self, table: Table) -> pa.Table:
         feed = self.engine.feeds[table.name.lower()]

@@ -1,23 +1,21 @@
 """Streams of results: what one pipeline has closed, another reads in the same round.
 
-The files of results are its input. Its watermark is how far the windows of the query, and of those joined to it, are
-closed: nothing that ends earlier can come any more.
+The results of committed steps are its input. Its watermark is how far the windows of the query, and of those joined to
+it, are closed: nothing that ends earlier can come any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from pathlib import Path
 from threading import Lock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.registry import read_registry, requests
+from headrace.engine.step.input import NewResults
 from headrace.engine.step.stepper import Stepper
 from headrace.engine.step.watermark import ENDED_US, extent_us
 from headrace.inputs.conversion import as_stream
@@ -28,11 +26,11 @@ from headrace.model.query import Query
 from headrace.model.query_names import same_name
 from headrace.model.schema import Stream
 from headrace.model.time import later
-from headrace.model.units import InputFile
+from headrace.model.units import RESULTS, Unit
 from headrace.sql import format_stream, parse_next
 from headrace.storage.directory import Beginning, Directory, delete_state, find_directory, prepare, read_format
-from headrace.storage.disk import make_folder
-from headrace.storage.records import Commit, CountedSpan, QueryState
+from headrace.storage.records import Commit, CountedSpan, QueryState, ResultSection
+from headrace.storage.results import read_results, sections_of_query
 from headrace.storage.store import Store
 from headrace.storage.store import place_of as place_of_object
 from headrace.windows import bounds_of, last_ending
@@ -96,7 +94,7 @@ class Chain:
             if self.holder(query.stream) is not None and place not in {pipeline.place for pipeline in self.pipelines}:
                 results = self.results(query.stream)
                 setting = results.stepper.setting
-                prepare_results(setting.directory.job, place, results, setting.reducers)
+                prepare_results(setting.directory.job, place, results)
         return place
 
     def no_query(self, name: str) -> UsageError:
@@ -108,6 +106,16 @@ class Chain:
         if stream.derived is None or stepper.registry.queries or stepper.changes.first or requests(stepper.directory):
             return False
         return self.holder(stream.name) is None or self.results(stream.name).stream != stream
+
+    def needed_step(self, stepper: Stepper) -> int:
+        """Return the oldest step of a stream whose results others may still read."""
+        steps = [stepper.number]
+        for pipeline in self.pipelines:
+            if isinstance(upstream := pipeline.stepper.upstream, JoinedResults):
+                sources = (upstream.results, *upstream.joined)
+                names = [results.stream.name for results in sources if results.stepper is stepper]
+                steps += [upstream.needed_steps[name] for name in names]
+        return min(steps)
 
     def readers(self, name: str) -> list[str]:
         return [
@@ -141,14 +149,6 @@ class Results:
         self.stream = stream
 
     @property
-    def folder(self) -> Path:
-        parquet = [folder for folder in self.stepper.setting.results if folder.format == "parquet"]
-        if not parquet:
-            problem = f"the results of {self.stream.name} can't be read: they are not kept as Parquet"
-            raise UsageError("no-parquet", problem, hint="engine.sink('parquet', path=...)")
-        return Path(parquet[0].path) / self.stream.name
-
-    @property
     def state(self) -> QueryState | None:
         return self.stepper.commit.queries.get(self.stream.name) if self.stepper.commit else None
 
@@ -173,43 +173,55 @@ class Results:
             if not span.plan:
                 yield CountedSpan("", span.start_us, min(span.end_us + extent_us(self.stream.derived.window), ENDED_US))
 
-    def ending_after(self, time_us: int | None) -> pa.Table:
-        """The results of windows that end later, but none of another query that had the name before. Steps are looked
-        at from the newest back.
+    def commit(self, step: int) -> Commit:
+        last = self.stepper.commit
+        return last if last is not None and last.step == step else self.stepper.directory.commit(step)
+
+    def sections(self, commit: Commit) -> list[ResultSection]:
+        """Return the sections of a step, but none of another query that had the name before."""
+        return [section for _, section in self.placed_sections(commit)]
+
+    def units(self, commit: Commit) -> list[Unit]:
+        place = self.stepper.directory.place
+        return [
+            Unit(place(name), part.begin, part.end, part.end - part.begin, part.rows, RESULTS, part.digest)
+            for name, part in self.placed_sections(commit)
+        ]
+
+    def placed_sections(self, commit: Commit) -> list[tuple[str, ResultSection]]:
+        sections = sections_of_query(self.stepper.directory, commit, self.stream.name)
+        return [(name, section) for name, section in sections if not section.is_former]
+
+    def ending_after(self, time_us: int | None) -> tuple[pa.Table, int]:
+        """Return the results of windows that end later than a time, and the oldest step that may have some. Steps are
+        looked at from the newest back.
         """
         assert self.stream.derived is not None
         since_us = later(time_us, self.state.after_us if self.state else None)
-        tables = []
-        paths = sorted(self.folder.glob("step-*.parquet"), reverse=True)
-        for _, files in groupby((path for path in paths if "-former-" not in path.name), step_of_file):
-            results = pa.concat_tables([pq.read_table(path) for path in files])
-            if since_us is not None:
-                is_later = pc.greater(results[self.stream.derived.end].cast(pa.int64()), since_us)
-                if results.num_rows and not pc.any(is_later).as_py():
-                    break
-                results = results.filter(is_later)
-            if results.num_rows:
-                tables.append(as_stream(results, self.stream))
+        tables, oldest = [], self.stepper.number
+        for step in range(self.stepper.number - 1, 0, -1):
+            commit = self.commit(step)
+            if since_us is not None and commit.closed_us is not None and commit.closed_us <= since_us:
+                break
+            tables += [as_stream(read_results(unit), self.stream) for unit in self.units(commit)]
+            oldest = step
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in self.stream.columns])
-        return pa.concat_tables([schema.empty_table(), *tables])
+        rows = pa.concat_tables([schema.empty_table(), *tables])
+        if since_us is not None:
+            rows = rows.filter(pc.greater(rows[self.stream.derived.end].cast(pa.int64()), since_us))
+        return rows, oldest
 
 
-def step_of_file(path: Path) -> int:
-    return int(path.name.split("-")[1].split(".")[0])
-
-
-def prepare_results(job: Store, place: str, results: Results, reducers: int) -> Directory:
+def prepare_results(job: Store, place: str, results: Results) -> Directory:
     """Open or create the state of a stream of results; a new one begins with the results to come.
 
-    The state of other results, which nobody reads any more, is deleted first. Nothing is created if the results can't
-    be read.
+    The state of other results, which nobody reads any more, is deleted first.
     """
-    make_folder(results.folder)
     location, declaration = place_of_object(job, place), format_stream(results.stream)
     known = find_directory(location)
     if known is not None and read_format(known.store).declaration != declaration and not has_readers(known):
         delete_state(known)
-    return prepare(location, declaration, reducers, beginning_of(results.stream, results.stepper.commit))
+    return prepare(location, declaration, beginning_of(results.stream, results.stepper.commit))
 
 
 def beginning_of(stream: Stream, commit: Commit | None) -> Beginning:
@@ -234,40 +246,43 @@ class JoinedResults:
         self.results = results
         self.joined = joined
         self.beginning = beginning
+        self.needed_steps = {upstream.stream.name: 0 for upstream in (results, *joined)}
+        """For each query the oldest step whose results may still be read."""
 
     def closed_us(self) -> int | None:
         """Up to where all of them are closed; None if one has not begun."""
         closed = [results.closed_us for results in (self.results, *self.joined)]
         return None if None in closed else min(time_us for time_us in closed if time_us is not None)
 
-    def known_us(self, left: Sequence[InputFile], closed_us: int | None) -> int | None:
-        """The watermark when all files but those left are read: these hold windows in the order of their steps."""
-        if closed_us is None or not left:
-            return closed_us
-        first = min(step_of_file(Path(file.path)) for file in left)
-        ends = [self.ends(file) for file in left if step_of_file(Path(file.path)) == first]
-        earliest = [int(pc.min(column).cast(pa.int64()).as_py()) for column in ends if len(column)]
-        return min([closed_us, *(end - 1 for end in earliest)])
-
-    def ends(self, file: InputFile) -> pa.ChunkedArray:
-        assert self.results.stream.derived is not None
-        return pq.read_table(file.path, columns=[self.results.stream.derived.end]).column(0)
-
-    def accepts(self, file: InputFile, closed_us: int | None) -> bool:
-        """Whether the file's windows are closed everywhere."""
-        if closed_us is None:
-            return False
-        last = pc.max(self.ends(file)).cast(pa.int64()).as_py()
-        return last is None or last <= closed_us
-
-    def is_ours(self, file: InputFile) -> bool:
-        """Results of this query, and not of one that had its name before."""
-        path = Path(file.path)
-        return step_of_file(path) > self.beginning.step and "-former-" not in path.name
+    def take(self, before: Commit | None, step_bytes: int) -> NewResults:
+        """Take the steps that no step has read and whose windows are closed everywhere, oldest first."""
+        begin = max(self.beginning.step, before.upstream_step if before else 0)
+        self.needed_steps[self.results.stream.name] = begin + 1
+        taken = NewResults(step=begin, closed_us=self.closed_us())
+        taken.known_us = taken.closed_us
+        size = 0
+        if taken.closed_us is None:
+            return taken
+        for step in range(begin + 1, self.results.stepper.number):
+            commit = self.results.commit(step)
+            sections, units = self.results.sections(commit), self.results.units(commit)
+            size += sum(unit.size for unit in units)
+            is_open = any(section.last_end_us > taken.closed_us for section in sections)
+            if is_open or (units and taken.units and size > step_bytes):
+                taken.is_more = True
+                taken.known_us = min(taken.closed_us, min(section.first_end_us for section in sections) - 1)
+                break
+            taken.units += units
+            taken.step = step
+        return taken
 
     def lost_spans(self) -> tuple[CountedSpan, ...]:
         """Times of results that never come, since rows of their windows were lost."""
         return tuple(span for results in (self.results, *self.joined) for span in results.lost_spans())
 
     def tables(self, since_us: int | None) -> dict[str, pa.Table]:
-        return {results.stream.name: results.ending_after(since_us) for results in self.joined}
+        tables = {}
+        for results in self.joined:
+            name = results.stream.name
+            tables[name], self.needed_steps[name] = results.ending_after(later(since_us, self.beginning.time_us))
+        return tables

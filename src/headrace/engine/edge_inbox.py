@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.engine.registry import Registry
 from headrace.engine.step.watermark import BEGINNING_US
 from headrace.model.schema import Stream
-from headrace.model.units import Unit
+from headrace.model.units import FRAME, Unit
 from headrace.planner.demand import demand
 from headrace.planner.plan import Plan, route
 from headrace.storage.directory import Directory
@@ -95,7 +95,7 @@ class Inbox:
             copy = f"{FOLDER}/{path.name}"
             self.directory.store.put(copy, data)
             rows = sum(table.num_rows for table in frame.tables)
-            new.units.append(Unit(self.directory.place(copy), 0, len(data), len(data), rows))
+            new.units.append(Unit(self.directory.place(copy), 0, len(data), len(data), rows, FRAME))
         new.frames.append(taken_frame(frame, path.name))
         new.size += len(data)
         return True
@@ -194,12 +194,6 @@ def with_edges(
         elif KEY + name not in with_all:
             with_all[KEY + name] = PartitionTime(BEGINNING_US, clock_us)
     return with_all
-
-
-def frame_at(location: str, unit: Unit) -> str | None:
-    """The name of a frame in the state, if the unit is one."""
-    folder, _, name = unit.path.rpartition("/")
-    return f"{FOLDER}/{name}" if folder == f"{location}/{FOLDER}" else None
 
 
 def plans_in_use(ledger: Ledger) -> dict[str, str | None]:

@@ -20,18 +20,18 @@ from headrace.engine.feeds import Feed, PathText, make_feed, read_columns
 from headrace.engine.pipeline import Pipeline
 from headrace.engine.quotas import Quotas
 from headrace.engine.run import OnFailure, Run, StreamingQuery, translate_errors
-from headrace.engine.sinks.sinks import Sink, make_sink
+from headrace.engine.sinks.sinks import ResultFolder, Sink, make_sink
 from headrace.engine.step.runner import InProcess, Runner
 from headrace.inputs.conversion import check_schema
 from headrace.kernel.close.instances import MAX_RESULT_ROWS
 from headrace.model.errors import DataError, HeadraceError, UsageError
+from headrace.model.key_groups import KEY_GROUPS
 from headrace.model.query import Query
 from headrace.model.query_names import check_query_name
 from headrace.model.schema import Catalog, Stream, Table, UserFunction
 from headrace.model.time import parse_duration
 from headrace.sql import Script, format_query, parse_next, parse_script
 from headrace.storage.disk import local_path
-from headrace.storage.records import ResultFolder
 from headrace.storage.store import is_remote, locate
 
 LOG = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ class Options:
     max_empty: int = 1_000
     max_result_rows: int = MAX_RESULT_ROWS
     retain: str | None = None
+    results: str | None = None
     step_bytes: int | None = None
     take_over: bool = False
     reset_results: bool = False
@@ -56,8 +57,11 @@ class Options:
     def __post_init__(self) -> None:
         if self.on_bad_file not in ("stop", "quarantine"):
             raise UsageError("option", f"on_bad_file is stop or quarantine, not {self.on_bad_file}")
-        if self.retain is not None:
-            parse_option("retain", self.retain)
+        for name in ("retain", "results"):
+            if getattr(self, name) is not None:
+                parse_option(name, getattr(self, name))
+        if self.reducers is not None and not 1 <= self.reducers <= KEY_GROUPS:
+            raise UsageError("option", f"reducers is between 1 and {KEY_GROUPS:,}, not {self.reducers}")
 
 
 class LocalEngine:

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from headrace.engine.plan_in_force import SAMPLE_ROWS
 from headrace.engine.progress import Progress, progress_of
-from headrace.engine.sinks.sinks import Sink, deliver_results
+from headrace.engine.sinks.delivery import Delivery, FileTarget
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.inputs.conversion import convert_table
 from headrace.model.schema import Stream
+from headrace.storage.garbage import LISTED_EVERY, collect_records
 from headrace.storage.records import Commit
+from headrace.storage.results import read_sections, sections_of_query
 
 
 class Pipeline:
     """Steps of one stream. Its rows are files, which the stepper lists, or a DataFrame of Spark."""
 
-    def __init__(self, stepper: Stepper, dataframe: Any, sinks: Iterable[Sink]) -> None:
+    def __init__(
+        self,
+        stepper: Stepper,
+        dataframe: Any,
+        delivery: Delivery,
+        results_us: int,
+        needed_step: Callable[[Stepper], int],
+    ) -> None:
+        """Make the pipeline of a stepper. Results are kept for `results_us`, and since the oldest step that others may
+        still read.
+        """
         self.stepper = stepper
         self.dataframe = dataframe
-        self.sinks = list(sinks)
+        self.delivery = delivery
+        self.results_us = results_us
+        self.needed_step = needed_step
         self.progress: Progress | None = None
         if stepper.commit is not None:
             self.publish(stepper.commit, 0, 0.0)
@@ -56,8 +72,34 @@ class Pipeline:
         plan = self.stepper.planner.plan
         parked = self.stepper.waiting.parked
         self.progress = progress_of(self.stream.name, commit, plan, rows, step_s, rows_per_s, parked)
-        if self.stepper.setting.results and not self.stepper.reset_folders:
-            deliver_results(self.stepper.setting.results[0], commit, self.sinks)
+        self.delivery.notify(commit)
+        if commit.step % LISTED_EVERY == 0:
+            self.collect_records(commit)
+
+    def collect_records(self, commit: Commit) -> None:
+        """Delete results that all sinks and readers have, and that were kept for long enough."""
+        if commit.clock_us is not None:
+            delivered = self.delivery.step
+            needed = min(self.needed_step(self.stepper), commit.step if delivered is None else delivered + 1)
+            collect_records(self.stepper.directory, commit, needed, commit.clock_us - self.results_us)
+
+    def results(self, query: str) -> list[pa.Table]:
+        """Return the results of a query, step by step. What the state does not keep any more is read from the Parquet
+        files of a sink, if there is one.
+        """
+        directory, steps = self.stepper.directory, self.stepper.directory.steps()
+        tables = [pq.read_table(path) for path in self.older_files(query, steps[0] if steps else 0)]
+        for step in steps:
+            for name, part in sections_of_query(directory, directory.commit(step), query):
+                tables += read_sections(directory.store, name, [(part.begin, part.end, part.digest)])
+        return tables
+
+    def older_files(self, query: str, step: int) -> list[Path]:
+        """Return the Parquet files of steps before one."""
+        targets = [follower.target for follower in self.delivery.followers]
+        folders = [target.root for target in targets if isinstance(target, FileTarget) and target.format == "parquet"]
+        files = sorted((folders[0] / query).glob("step-*.parquet")) if folders else []
+        return [file for file in files if int(file.name[5:14]) < step]
 
     def tick(self, clock_us: int | None) -> Commit | None:
         """Run a step over files."""
@@ -75,4 +117,5 @@ class Pipeline:
         return convert_table(rows, self.stream.columns, self.stream.zone).table
 
     def close(self) -> None:
+        self.delivery.close()
         self.stepper.close()

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from headrace.engine.step.commit_record import windows_of
 from headrace.engine.step.watermark import ENDED_US
 from headrace.model.time import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, from_microseconds
 from headrace.planner.plan import Plan
@@ -50,7 +49,7 @@ class Progress:
         result_rows: Rows of results of the queries that are registered.
         queries: How far each query is.
         sharing: How many times more work the queries would be one by one, by the plan's estimate.
-        store_files: Files of partial aggregates in the state.
+        store_files: Objects of partial aggregates in the state.
         store_bytes: Their size.
         ended: Whether all windows are closed, by `Engine.bounded`.
         edges: Names of the edges that have sent frames.
@@ -95,12 +94,12 @@ def progress_of(
         step_s=step_s,
         watermark=to_datetime(watermark_us),
         lag=None if lag_us is None else timedelta(microseconds=lag_us),
-        windows=windows_of(commit),
+        windows=commit.windows,
         result_rows=sum(state.rows for state in commit.queries.values()),
         queries={name: query_progress(state) for name, state in commit.queries.items()},
         sharing=sum(plan.alone_ns.values()) / plan.cost_ns if plan is not None and plan.cost_ns else None,
-        store_files=len(commit.slices),
-        store_bytes=sum(file.file.bytes for file in commit.slices),
+        store_files=commit.slice_objects,
+        store_bytes=commit.slice_bytes,
         ended=commit.ended,
         edges=tuple(commit.edges),
         parked=parked or {},

@@ -80,7 +80,7 @@ class StoredRegistry(Record, frozen=True):
 
 
 class Request(Record, frozen=True):
-    """`action` is add, drop, replace, resume or reload."""
+    """`action` is add, drop, replace, resume, reload or rescale."""
 
     id: str
     action: str

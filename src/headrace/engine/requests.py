@@ -26,6 +26,7 @@ from headrace.engine.step.context import StreamSetting
 from headrace.expressions.static_tables import Data
 from headrace.kernel.level1.join import Joiner
 from headrace.model.errors import HeadraceError, UsageError, nearest
+from headrace.model.key_groups import KEY_GROUPS
 from headrace.model.query import Query
 from headrace.model.query_names import same_name
 from headrace.storage.directory import Directory
@@ -66,6 +67,7 @@ class Changes:
         sources: Mapping[str, Callable[[], pa.Table]],
         keep_table: Callable[[pa.Table], str],
         catalogue: QueryCatalogue,
+        reducers: int,
     ) -> None:
         self.setting = setting
         self.planner = planner
@@ -74,6 +76,8 @@ class Changes:
         self.sources = sources
         self.keep_table = keep_table
         self.catalogue = catalogue
+        self.reducers = reducers
+        """How many the next step has."""
         self.first: dict[str, tuple[str, Query]] = {}
 
     @property
@@ -109,6 +113,9 @@ class Changes:
             tables = self.tables | {request.name: self.reload_table(request.name)}
             self.check_joins(changed.values.values(), tables)
             self.tables = tables
+            return changed
+        if request.action == "rescale":
+            self.reducers = parse_reducers(request.name)
             return changed
         self.check_readers(registry, request)
         query = self.check_request(request)
@@ -160,3 +167,10 @@ class Changes:
 
     def rows_of(self, tables: Mapping[str, str]) -> dict[str, pa.Table]:
         return {name: self.directory.table(version) for name, version in tables.items()}
+
+
+def parse_reducers(text: str) -> int:
+    """Return a number of reducers that is asked for."""
+    if not text.isdigit() or not 1 <= int(text) <= KEY_GROUPS:
+        raise UsageError("reducers", f"the number of reducers is between 1 and {KEY_GROUPS:,}, not {text}")
+    return int(text)

@@ -6,11 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.engine.chain import Chain
 from headrace.engine.pipeline import Pipeline
@@ -138,6 +136,7 @@ class Run:
                 for pipeline in self.pipelines:
                     if not pipeline.is_streaming:
                         pipeline.tick(self.clock())
+                    pipeline.delivery.check()
                 self.check_streaming()
                 self.stopping.wait(max(0.0, begun + trigger_s - time.monotonic()))
         except BaseException as problem:  # noqa: BLE001 - the outermost loop: it stops and keeps the cause
@@ -193,6 +192,8 @@ class Run:
                     ended and self.waits_for_edges()
                 ):
                     pass  # what one has closed, another may read
+                for pipeline in self.pipelines:
+                    pipeline.delivery.drain()
         except BaseException as problem:
             self.problem = problem
             self.close()
@@ -278,7 +279,9 @@ class Run:
         return self.thread is None or not self.thread.is_alive()
 
     def stop(self) -> None:
-        """Finish the step that runs, stop, and release the state. On a run that has stopped it does nothing.
+        """Finish the step that runs, deliver its results, and release the state.
+
+        On a run that has stopped it does nothing.
 
         Raises:
             HeadraceError: The error that ended the run, as `join` raises it. The state is released all the same.
@@ -299,6 +302,8 @@ class Run:
                         streaming.stop()
             finally:
                 self.join()  # it knows more than Spark does
+            for pipeline in self.pipelines:
+                pipeline.delivery.drain()
         finally:
             self.close()
 
@@ -405,6 +410,28 @@ class Run:
         """
         return self.request("resume", name)
 
+    def rescale(self, reducers: int) -> None:
+        """Split the state into another number of parts, from the next step of each stream on.
+
+        Args:
+            reducers: How many parts: 1 to 4,096. More than the cores of the cluster do not help.
+
+        Raises:
+            HeadraceError: The number is refused, no step came within 60 s, or the run has ended.
+
+        Example:
+            >>> run = engine.start(trigger="100 ms")
+            >>> run.rescale(3)
+            >>> run.stop()
+        """
+        self.check_live()
+        directories = [stepper.directory for stepper in self.chain.steppers()]
+        ids = [ask(directory, "rescale", str(reducers)) for directory in directories]
+        for directory, id in zip(directories, ids, strict=True):
+            if wait_for_answer(directory, id, ANSWER_S, self.may_step) is None:
+                self.check_live()
+                raise UsageError("no-answer", f"no step came within {ANSWER_S:.0f} s to split the state")
+
     def request(self, action: str, name: str, sql: str | None = None, stream: str | None = None) -> dict[str, Any]:
         """Leave a request where every process leaves it, and wait for the answer."""
         self.check_live()
@@ -457,7 +484,10 @@ class Run:
         return [pipeline.progress for pipeline in self.pipelines if pipeline.progress is not None]
 
     def results(self, query: str) -> pa.Table:
-        """Return the rows of a query so far, read from its Parquet files.
+        """Return the rows of a query so far.
+
+        They are read from the state, which keeps them for the time that the option `results` says. Older ones are read
+        from the files of the first `parquet` sink.
 
         Args:
             query: A query of this run, or one that was dropped.
@@ -475,11 +505,8 @@ class Run:
         """
         self.check_failed()
         for pipeline in self.pipelines:
-            folders = [folder for folder in pipeline.stepper.setting.results if folder.format == "parquet"]
-            for folder in folders[:1]:
-                files = sorted((Path(folder.path) / query).glob("step-*.parquet"))
-                if files:
-                    return pa.concat_tables([pq.read_table(file) for file in files])
+            if tables := pipeline.results(query):
+                return pa.concat_tables(tables)
         known = self.chain.queries().get(query)
         if known is None:
             raise self.chain.no_query(query)

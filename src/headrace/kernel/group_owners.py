@@ -1,12 +1,11 @@
-"""Which reducer owns a group: a hash of its values, the same in every process, plan and version.
+"""Which reducer owns a group: a hash of its values gives its key group, the same in every process, plan and version.
 
-A state directory is laid out by it, so it must never change.
+A state is laid out by key groups, so the hash must never change. The number of reducers may.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -18,41 +17,39 @@ from headrace.kernel.groups import encode, encode_columns
 from headrace.kernel.states.columns import string_buffers
 from headrace.kernel.string_loops import number_strings
 from headrace.model.arrays import Integers
+from headrace.model.key_groups import KEY_GROUPS, Partitioning
 
 Words = npt.NDArray[np.uint64]
 
 MIXING = np.uint64(0x9E3779B97F4A7C15)
 SHIFT, UPPER = np.uint64(29), np.uint64(32)
 WIDE_BYTES = 16
-COPIES = 4
-"""Reducers that have rows without groups: these are few, and to close hundreds of queries over them is the work."""
 
 
-def owner_without_groups(query: str, reducers: int) -> int:
-    """Which of them answers a query, by its name."""
-    return crc32(query.encode()) % min(reducers, COPIES)
-
-
-def split(part: NodePartials, reducers: int) -> Iterator[tuple[int, NodePartials]]:
-    """The rows of each reducer that has some. Rows without groups go to several, which share the queries over them."""
-    if reducers == 1 or not part.groups:
-        for reducer in range(min(reducers, COPIES)):
+def split(part: NodePartials, partitioning: Partitioning) -> Iterator[tuple[int, NodePartials]]:
+    """Yield the rows of each reducer that has some. Rows without groups go to several."""
+    if not part.groups:
+        for reducer in range(partitioning.copies):
             yield reducer, part
         return
-    owners = owner_of(part, reducers)
+    if partitioning.reducers == 1:
+        yield 0, part
+        return
+    owners = key_groups_of(part) * partitioning.reducers // KEY_GROUPS
     for reducer in np.unique(owners).tolist():
         yield reducer, part.at(np.flatnonzero(owners == reducer))
 
 
-def owner_of(part: NodePartials, reducers: int) -> Integers:
+def key_groups_of(part: NodePartials) -> Integers:
+    """Return the key group of each row."""
     groups = encode_columns(part.groups, part.rows)
     words = np.zeros(groups.table.size, dtype=np.uint64)
     for tree in ordered_groups(part.node):
         encoded = encode(groups.table.columns[tree])
         known = np.append(numbers_of(encoded.dictionary), np.uint64(0))
         words = mix_words(words, known[encoded.codes])
-    owners: Integers = ((words >> UPPER) % np.uint64(reducers)).astype(np.int64)
-    return owners[groups.codes]
+    key_groups: Integers = ((words >> UPPER) % np.uint64(KEY_GROUPS)).astype(np.int64)
+    return key_groups[groups.codes]
 
 
 def mix_words(words: Words, more: Words) -> Words:

@@ -48,6 +48,7 @@ class Engine(LocalEngine):
         max_empty: int = 1_000,
         max_result_rows: int = MAX_RESULT_ROWS,
         retain: str | None = None,
+        results: str | None = None,
         step_bytes: int | None = None,
         take_over: bool = False,
         reset_results: bool = False,
@@ -57,12 +58,15 @@ class Engine(LocalEngine):
 
         Args:
             spark: A session: your own, or that of `headrace.spark.session.start_session()`.
-            state: A directory that the engine owns. Started again, the engine resumes from there.
-            reducers: Parts that the state is split into, fixed by the first start. Default: the number of cores.
+            state: A directory that the engine owns, or a place in an object store, such as `s3://bucket/job`. Started
+                again, the engine resumes from there.
+            reducers: Parts that a new state is split into. Default: the number of cores. `headrace rescale` and
+                `Run.rescale` change it later.
             on_bad_file: What to do with a file that can't be read as declared: stop, or leave it out.
             max_empty: Empty windows in a row that a query without groups answers. The rest is left out.
             max_result_rows: Result rows of one query in one step and reducer. A query that has more fails.
             retain: How long slices are kept for queries to come, such as `1 h`. Default: the longest window.
+            results: How long results stay in the state after all sinks have them, such as `1 day`. Default: `1 h`.
             step_bytes: Bytes of input that one step takes. The rest waits for the next. Default: 32 MiB for each task
                 that may run at once, and at least 1 GiB.
             take_over: Take the state from an engine that hangs and can't be stopped.
@@ -70,7 +74,7 @@ class Engine(LocalEngine):
             quotas: Limits of queries, state and groups.
 
         Raises:
-            UsageError: The state is not on a local file system, or an option does not fit.
+            UsageError: There is no such store, or an option does not fit.
         """
         options = Options(
             reducers=reducers,
@@ -78,6 +82,7 @@ class Engine(LocalEngine):
             max_empty=max_empty,
             max_result_rows=max_result_rows,
             retain=retain,
+            results=results,
             step_bytes=step_bytes,
             take_over=take_over,
             reset_results=reset_results,

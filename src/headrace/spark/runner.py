@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
-from headrace.engine.step.context import StreamSetting, step_of
+from headrace.engine.step.context import Step, StepMessage, StreamSetting, open_step, to_message
 from headrace.engine.step.level1_task import ReducerInput, map_rows, map_units
 from headrace.engine.step.level2_task import Reduced, reduce_step
 from headrace.engine.step.runner import Ran
@@ -26,7 +26,6 @@ from headrace.inputs.conversion import convert_table
 from headrace.spark.executors import count_partitions, is_connect
 from headrace.spark.session import check_workers
 from headrace.storage.disk import from_json, to_json
-from headrace.storage.records import Attempt
 
 PIECES = "reducer int, plan string, data binary"
 REDUCED = "reduced binary"
@@ -55,22 +54,22 @@ class SparkRunner:
             return self.connect_tasks
         return int(self.spark.sparkContext.defaultParallelism)
 
-    def run(self, setting: StreamSetting, step: Attempt, rows: DataFrame | None) -> Ran:
+    def run(self, step: Step, rows: DataFrame | None) -> Ran:
         """Run a step. Spark counts the rows of a dataframe too, independently of level 1."""
-        shares = step_of(setting, step).shares
+        message, tasks = to_message(step, has_state=False), len(step.shares)
         observed = Observation()
         if rows is None:
-            pieces = self.unit_pieces(setting, step, len(shares))
+            pieces = self.unit_pieces(message, tasks)
         else:
             watched = rows.observe(observed, count(lit(1)).alias("rows"))
             # mapInArrow looks columns up by name, and reads a dot in a name as a path.
             numbered = watched.toDF(*map(str, range(len(rows.columns))))
-            pieces = numbered.mapInArrow(make_row_task(setting, step, rows.columns), PIECES)
-            if shares:
-                pieces = pieces.union(self.unit_pieces(setting, step, len(shares)))
-        shuffled = pieces.repartitionById(setting.reducers, "reducer")
+            pieces = numbered.mapInArrow(make_row_task(message, rows.columns), PIECES)
+            if tasks:
+                pieces = pieces.union(self.unit_pieces(message, tasks))
+        shuffled = pieces.repartitionById(step.journal.partitioning.reducers, "reducer")
         try:
-            outcomes = shuffled.mapInArrow(make_reducer_task(setting, step), REDUCED).collect()
+            outcomes = shuffled.mapInArrow(make_reducer_task(to_message(step, has_state=True)), REDUCED).collect()
         except (PySparkException, Py4JError) as problem:
             check_workers(self.spark, problem)
             raise
@@ -82,53 +81,54 @@ class SparkRunner:
         # A stage that Spark ran again is observed twice: count the rows in another way.
         return Ran(reduced, dataframe_rows if dataframe_rows == read else rows.count())
 
-    def unit_pieces(self, setting: StreamSetting, step: Attempt, tasks: int) -> DataFrame:
+    def unit_pieces(self, message: StepMessage, tasks: int) -> DataFrame:
         numbers = self.spark.range(0, max(1, tasks), 1, max(1, tasks))
-        return numbers.mapInArrow(make_unit_task(setting, step), PIECES)
+        return numbers.mapInArrow(make_unit_task(message), PIECES)
 
 
-def make_unit_task(setting: StreamSetting, step: Attempt) -> Callable[[Batches], Batches]:
+def make_unit_task(message: StepMessage) -> Callable[[Batches], Batches]:
     """Return level 1 over the units that the journal gives to the task of each number."""
 
     def run(batches: Batches) -> Batches:
-        shares = step_of(setting, step).shares
+        step = open_step(message)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                if number < len(shares):
-                    yield from map(to_batch, map_units(setting, step, shares[number]))
-        freeze_gc(1, setting, step)
+                if number < len(step.shares):
+                    yield from map(to_batch, map_units(step, step.shares[number]))
+        freeze_gc(1, step)
 
     return run
 
 
-def make_row_task(setting: StreamSetting, step: Attempt, names: list[str]) -> Callable[[Batches], Batches]:
+def make_row_task(message: StepMessage, names: list[str]) -> Callable[[Batches], Batches]:
     """Return level 1 over the rows of a DataFrame, whose columns have these names."""
 
     def run(batches: Batches) -> Batches:
-        stream = setting.declared
+        step = open_step(message)
+        stream = step.setting.declared
         named = (pa.Table.from_batches([batch]).rename_columns(names) for batch in batches)
         converted = (convert_table(table, stream.columns, stream.zone) for table in named)
-        yield from map(to_batch, map_rows(setting, step, (InputRows(part.table, part.rejected) for part in converted)))
-        freeze_gc(1, setting, step)
+        yield from map(to_batch, map_rows(step, (InputRows(part.table, part.rejected) for part in converted)))
+        freeze_gc(1, step)
 
     return run
 
 
-def make_reducer_task(setting: StreamSetting, step: Attempt) -> Callable[[Batches], Batches]:
+def make_reducer_task(message: StepMessage) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         context = TaskContext.get()
         assert context is not None
-        reduced = reduce_step(setting, step, context.partitionId(), read_pieces(batches))
+        step = open_step(message)
+        reduced = reduce_step(step, context.partitionId(), read_pieces(batches))
         yield pa.RecordBatch.from_pydict({"reduced": [to_json(reduced)]})
-        freeze_gc(2, setting, step)
+        freeze_gc(2, step)
 
     return run
 
 
-def freeze_gc(level: int, setting: StreamSetting, step: Attempt) -> None:
+def freeze_gc(level: int, step: Step) -> None:
     """Keep what stays for the next steps out of the garbage collection that a worker of Spark runs after every task."""
-    journal = step_of(setting, step).journal
-    freeze_gc_once(level, setting, journal.registry, journal.plan)
+    freeze_gc_once(level, step.setting, step.journal.registry, step.journal.plan)
 
 
 @lru_cache(maxsize=64)

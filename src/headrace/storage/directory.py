@@ -1,9 +1,10 @@
 """The state of a stream: one owner, one log of commit records, and only what the last of them names exists.
 
-format.json            version, number of reducers, declaration of the stream
+format.json            version, declaration of the stream
 epochs/                who owns it; on a disk a file `lock` beside, else `alive/`
 journal/, commits/     per step what it depends on, and what came of it
-registry/, plans/, tables/, inputs/, slices/, rejected/, frames/, inbox/, outbox/
+manifests/             per reducer what it has after a step: names of objects in slices/ and outputs/ (results)
+registry/, plans/, tables/, inputs/, rejected/, frames/, inbox/, outbox/
 spark/, exchange/      on a disk only: Spark's checkpoint, and what edges send and are sent, unless it is elsewhere
 """
 
@@ -18,17 +19,30 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from headrace.model.errors import UsageError
 from headrace.model.record import Count, Record
 from headrace.planner.codec import decode, digest_of, encode
 from headrace.planner.plan import Plan
 from headrace.storage.disk import DamagedError, digest, local_path, to_record
-from headrace.storage.records import Commit, Journal
-from headrace.storage.store import Store, find_stored, is_remote, open_store, place_of, read_object, read_stored
+from headrace.storage.records import Commit, Journal, QueryState
+from headrace.storage.store import (
+    Store,
+    find_stored,
+    is_remote,
+    open_store,
+    place_of,
+    read_object,
+    read_stored,
+    store_threads,
+)
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+UPGRADED_VERSION = 2
+"""The format that an engine upgrades when it starts."""
 FORMAT = "format.json"
 STATES = ".states"
 """Where a job in an object store has an object for each of its states: a listing has no folders there."""
@@ -39,7 +53,6 @@ class Directory:
     """Reads and writes records; owns nothing by itself."""
 
     store: Store
-    reducers: int
     id: str = field(default_factory=lambda: uuid4().hex)
     """What was read is kept under it: every opening has its own, since a state may be deleted and made again."""
 
@@ -60,6 +73,10 @@ class Directory:
 
     def place(self, name: str) -> str:
         return place_of(self.store, name)
+
+    def name_at(self, place: str) -> str:
+        """Return the name of an object of the state at a place."""
+        return place.removeprefix(f"{self.store.location}/")
 
     # Records of steps
 
@@ -91,13 +108,16 @@ class Directory:
         return list_steps(self.store, "commits")
 
     def commit(self, step: int) -> Commit:
+        """Return the record of a step, with the queries that changed in it; `last_commit` has all."""
         commit = read_stored(self.store, commit_name(step), Commit)
         if commit.step != step:
             raise DamagedError(self.place(commit_name(step)), f"is the commit record of step {commit.step}")
         return commit
 
     def last_commit(self) -> Commit | None:
-        """The newest one, which must follow the one before it and be followed by no journal but the next."""
+        """Return the newest record, which must follow the one before it and be followed by no journal but the next,
+        with all queries.
+        """
         steps = self.steps()
         newest = steps[-1] if steps else 0
         for step in list_steps(self.store, "journal"):
@@ -106,9 +126,17 @@ class Directory:
         if not steps:
             return None
         commit = self.commit(newest)
-        if newest > 1 and commit.previous != self.commit_digest(newest - 1):
+        if len(steps) > 1 and commit.previous != self.commit_digest(newest - 1):
             raise DamagedError(self.place(commit_name(newest - 1)), "is not the one that the next step followed")
-        return commit
+        return self.with_all_queries(commit)
+
+    def with_all_queries(self, commit: Commit) -> Commit:
+        """Return a record with the queries that did not change in its step, from those before it."""
+        queries: dict[str, QueryState] = {}
+        older = range(commit.all_queries, commit.step) if commit.all_queries else ()
+        for record in (*store_threads().map(self.commit, older), commit):
+            queries = {name: state for name, state in queries.items() if name not in record.left} | dict(record.queries)
+        return replace(commit, queries=queries, left=())
 
     def commit_digest(self, step: int) -> str:
         return digest(read_object(self.store, commit_name(step)))
@@ -139,9 +167,9 @@ class Directory:
         return read_object(self.store, find_content(self.store, "tables", name), name)
 
     def keep_content(self, folder: str, name: str, data: bytes, step: int, live: Collection[str]) -> str:
-        object_name = f"{folder}/{step:09}-{name}{ENDINGS[folder]}"
-        if name not in live and not self.store.create(object_name, data):
-            self.store.put(object_name, data)  # it is damaged
+        stored_name = f"{folder}/{step:09}-{name}{ENDINGS[folder]}"
+        if name not in live and not self.store.create(stored_name, data):
+            self.store.put(stored_name, data)  # it is damaged
         return name
 
     @property
@@ -161,13 +189,18 @@ def commit_name(step: int) -> str:
     return f"commits/{step:09}.json"
 
 
+def object_name(folder: str, step: int, reducer: int | str, id: str) -> str:
+    """Return the name of an object that a reducer writes in a step; `id` is that of its attempt."""
+    return f"{folder}/{step:09}-{reducer}-{id}{ENDINGS[folder]}"
+
+
 def list_steps(store: Store, folder: str) -> list[int]:
     """Return the steps that have records there, in order."""
     names = (entry.name.rpartition("/")[2] for entry in store.list(folder))
     return sorted({int(name[:9]) for name in names if name[:9].isdigit() and name.endswith(".json")})
 
 
-ENDINGS = {"plans": ".json", "tables": ".arrow"}
+ENDINGS = {"plans": ".json", "tables": ".arrow", "manifests": ".json", "slices": ".slices", "outputs": ".results"}
 
 
 def content_name(file_name: str) -> tuple[int, str]:
@@ -218,19 +251,18 @@ class StateFormat(Record, frozen=True):
     """What a state is, in `format.json`: the stream is known by the text that declares it."""
 
     version: Count
-    reducers: Count
     declaration: str
     beginning: Beginning = FIRST
 
 
-def prepare(place: str | os.PathLike[str], declaration: str, reducers: int, beginning: Beginning = FIRST) -> Directory:
-    """A new state, or the one that is there: its number of reducers stays, and it must be of this stream."""
+def prepare(place: str | os.PathLike[str], declaration: str, beginning: Beginning = FIRST) -> Directory:
+    """Return a new state, or the one that is there, which must be of this stream."""
     store = open_store(place)
     known = find_format(store)
     if known is None:
         if store.list("commits"):
             raise DamagedError(place_of(store, FORMAT), "is missing")
-        store.create(FORMAT, to_record(StateFormat(FORMAT_VERSION, reducers, declaration, beginning)))
+        store.create(FORMAT, to_record(StateFormat(FORMAT_VERSION, declaration, beginning)))
         known = read_format(store)
     if known.declaration != declaration:
         raise UsageError(
@@ -239,7 +271,7 @@ def prepare(place: str | os.PathLike[str], declaration: str, reducers: int, begi
             detail=f"it was declared as {known.declaration}",
             hint="declare it as it was, or start over with an empty state directory",
         )
-    directory = Directory(store, known.reducers)
+    directory = Directory(store)
     if is_remote(store.location):
         directory.job.create(f"{STATES}/{directory.name}", b"")
     return directory
@@ -249,7 +281,10 @@ def find_directory(place: str | os.PathLike[str]) -> Directory | None:
     """Return the state that is there, if there is one."""
     store = open_store(place)
     known = find_format(store)
-    return None if known is None else Directory(store, known.reducers)
+    if known is not None and known.version != FORMAT_VERSION:
+        problem = f"the state in {store.location} was written by an older version"
+        raise UsageError("state-version", problem, hint="headrace run upgrades it when the job is started")
+    return None if known is None else Directory(store)
 
 
 def list_states(job: Store) -> list[str]:
@@ -288,7 +323,12 @@ def find_format(store: Store) -> StateFormat | None:
     if fields is None:
         return None
     version = fields.get("version")
-    if version != FORMAT_VERSION:
+    if version == UPGRADED_VERSION:
+        del fields["reducers"]
+    elif version != FORMAT_VERSION:
         problem = f"the state in {store.location} has format {version}, this program has {FORMAT_VERSION}"
         raise UsageError("state-version", problem, hint="use the version of Headrace that wrote it")
-    return read_stored(store, FORMAT, StateFormat)
+    try:
+        return msgspec.convert(fields, StateFormat)
+    except ValueError as problem:
+        raise DamagedError(place_of(store, FORMAT), f"can't be used: {problem}") from None

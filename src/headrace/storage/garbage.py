@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from headrace.storage.directory import Directory, content_name
-from headrace.storage.disk import TEMPORARY
-from headrace.storage.records import Commit, ResultFolder
-from headrace.storage.staged_results import staging_folder
-from headrace.storage.store import Store, is_remote
+from headrace.storage.directory import Directory, content_name, object_name
+from headrace.storage.disk import TEMPORARY, check_digest
+from headrace.storage.records import Commit, RejectedFile
+from headrace.storage.results import read_manifest
+from headrace.storage.store import MissingObjectError, Store, is_remote, place_of, read_object, store_threads
 
 KEPT_RECORDS = 100
 """How many commit records, with what they name, are kept to look back at."""
@@ -29,18 +29,12 @@ STAGED = re.compile(r"^\.step-(\d{9})")
 """As version 0.1 staged files, beside those that are shown."""
 
 
-def collect_garbage(
-    directory: Directory,
-    before: Commit | None,
-    commit: Commit,
-    tables: Mapping[str, str],
-    results: Sequence[ResultFolder] = (),
-) -> None:
-    """Delete after a commit what it leaves behind: `tables` are those that the next step will name."""
-    named = {file.file.name for file in commit.slices}
-    if before is not None:
-        directory.store.delete([file.file.name for file in before.slices if file.file.name not in named])
-    delete_staged(directory, results, commit.step)
+def collect_garbage(directory: Directory, commit: Commit, tables: Mapping[str, str], unneeded: Sequence[str]) -> None:
+    """Delete after a commit what it leaves behind: `unneeded` are objects that the step before named, and `tables` are
+    those that the next step will name.
+    """
+    if unneeded:
+        directory.store.delete(unneeded)
     if commit.step % LISTED_EVERY == 0:
         collect_listed(directory, commit, {*commit.tables.values(), *tables.values()})
 
@@ -48,17 +42,64 @@ def collect_garbage(
 def collect_listed(directory: Directory, commit: Commit, tables: Collection[str]) -> None:
     """List the state, and delete all that was left behind, by attempts that failed too."""
     store, step = directory.store, commit.step
-    oldest = step - KEPT_RECORDS
-    named = {file.file.name for file in commit.slices}
-    delete(store, "slices", lambda name: step_of(name) <= step and f"slices/{name}" not in named)
-    delete(store, "commits", lambda name: step_of(name) < oldest)
-    delete(store, "journal", lambda name: step_of(name) < min(oldest, commit.inputs + 1))
+    slices = slices_in(directory, commit)
+    delete(store, "slices", lambda name: step_of(name) <= step and f"slices/{name}" not in slices)
+    delete(store, "journal", lambda name: step_of(name) < min(step - KEPT_RECORDS, commit.inputs + 1))
     delete(store, "inputs", lambda name: step_of(name) < commit.inputs)
     delete(store, "staged", lambda name: step_of(name) <= step)
-    first_version = directory.commit(directory.steps()[0]).registry
-    delete(store, "registry", lambda name: step_of(name) < first_version)
     delete_content(store, "plans", step, plans_in(commit))
     delete_content(store, "tables", step, tables)
+    delete_losers(directory, commit)
+
+
+def delete_losers(directory: Directory, commit: Commit) -> None:
+    """Delete manifests and results that attempts at the last steps wrote and no commit names."""
+    steps = [step for step in directory.steps() if commit.step - LISTED_EVERY <= step <= commit.step]
+    named: dict[int, set[str]] = {step: set() for step in steps}
+    for record in store_threads().map(directory.commit, steps):
+        named[record.step] |= {ref.id for ref in record.manifests if ref is not None and ref.step == record.step}
+        named[record.step] |= {attempt_of(record.best.object.name)} if record.best is not None else set()
+
+    def is_loser(name: str) -> bool:
+        return attempt_of(name) not in named.get(step_of(name), {attempt_of(name)})
+
+    for folder in ("manifests", "outputs"):
+        delete(directory.store, folder, is_loser)
+
+
+def attempt_of(name: str) -> str:
+    """Return the id of the attempt that wrote an object."""
+    return name.rpartition("-")[2].partition(".")[0]
+
+
+def slices_in(directory: Directory, commit: Commit) -> set[str]:
+    """Return the names of the slices that the manifests of a commit name."""
+    location = directory.store.location
+    refs = [(place, ref) for place, ref in enumerate(commit.manifests) if ref is not None]
+    manifests = store_threads().map(lambda item: read_manifest(location, *item), refs)
+    return {part.object.name for manifest in manifests for part in manifest.slices}
+
+
+def collect_records(directory: Directory, commit: Commit, needed_step: int, kept_since_us: int | None) -> None:
+    """Delete old commit records and the results that they name, but none of a step that somebody may still read, or
+    whose clock is not older than a time.
+    """
+    store = directory.store
+    steps = directory.steps()
+    oldest = min(needed_step, commit.step - KEPT_RECORDS)
+    if kept_since_us is not None:
+        for step in (step for step in steps if step < oldest):
+            clock_us = directory.commit(step).clock_us
+            if clock_us is None or clock_us >= kept_since_us:
+                oldest = step
+                break
+    named = {object_name("manifests", ref.step, place, ref.id) for place, ref in enumerate(commit.manifests) if ref}
+    delete(store, "outputs", lambda name: step_of(name) < oldest)
+    delete(store, "manifests", lambda name: step_of(name) < oldest and f"manifests/{name}" not in named)
+    oldest_record = min(oldest, commit.all_queries)
+    registry = directory.commit(max(steps[0], oldest_record)).registry
+    delete(store, "registry", lambda name: step_of(name) < registry)
+    delete(store, "commits", lambda name: step_of(name) < oldest_record)
 
 
 def plans_in(commit: Commit | None) -> set[str]:
@@ -81,14 +122,11 @@ def delete_content(store: Store, folder: str, step: int, live: Collection[str]) 
     delete(store, folder, is_old)
 
 
-def sweep(
-    directory: Directory, results: Sequence[ResultFolder], commit: Commit | None, tables: Mapping[str, str]
-) -> None:
-    """When an engine starts: what one that died left half done. Others may show results in the same folders."""
+def sweep(directory: Directory, commit: Commit | None, tables: Mapping[str, str]) -> None:
+    """Delete what an engine that died left half done, when another starts."""
     step = commit.step if commit else 0
     if not is_remote(directory.store.location):
         delete_temporaries(directory.root, step)
-    delete_staged(directory, results, step)
     if commit is not None:
         collect_listed(directory, commit, {*commit.tables.values(), *tables.values()})
 
@@ -103,14 +141,16 @@ def delete_temporaries(root: Path, step: int) -> None:
                 Path(parent, name).unlink(missing_ok=True)
 
 
-def delete_staged(directory: Directory, results: Sequence[ResultFolder], step: int) -> None:
-    """Delete what attempts at steps that are committed staged and nobody shows."""
-    for result in results:
-        folder = staging_folder(Path(result.path), directory.name)
-        if folder.exists():
-            for entry in os.scandir(folder):
-                if entry.is_file() and step_of(entry.name) <= step:
-                    Path(entry.path).unlink(missing_ok=True)
+def show_rejected(store: Store, files: Iterable[RejectedFile]) -> None:
+    """Give committed rows that were not counted their names. It may have been done already."""
+    for file in files:
+        try:
+            data = check_digest(store.get(file.staged.name), file.staged.digest, place_of(store, file.staged.name))
+        except MissingObjectError:
+            read_object(store, file.name, file.staged.digest)
+        else:
+            store.put(file.name, data)
+            store.delete([file.staged.name])
 
 
 def forget_answers(directory: Directory, now_s: float) -> None:

@@ -18,8 +18,7 @@ from uuid import uuid4
 
 from headrace.model.errors import HeadraceError, UsageError
 from headrace.storage.directory import Directory, commit_name
-from headrace.storage.disk import local_path, make_folder, to_record
-from headrace.storage.records import Commit
+from headrace.storage.disk import local_path, make_folder
 from headrace.storage.store import MissingObjectError, Store, is_remote
 
 BEAT_S = 5.0
@@ -110,7 +109,9 @@ def check_free(store: Store) -> None:
 
 
 def watch_owner(store: Store) -> None:
-    """Raise an error if the newest owner gives a sign of life. That takes no time if it has ended as it should."""
+    """Raise an error if the newest owner gives a sign of life. That takes no time if it has ended as it should, or was
+    found to be dead before: one that only slept writes its sign again.
+    """
     name = f"alive/{newest_epoch(store):09}"
     try:
         first = store.get(name)
@@ -119,6 +120,7 @@ def watch_owner(store: Store) -> None:
             pause(BEAT_S / 5)
             if store.get(name) != first:
                 raise in_use(store)
+        store.delete([name])
     except MissingObjectError:
         return
 
@@ -156,19 +158,16 @@ class Owner:
     def newest(self) -> int:
         return newest_epoch(self.store)
 
-    def write_commit(self, commit: Commit) -> Commit:
-        """Put if absent: of two engines at most one commits a step, and one that lost the state commits none.
-
-        Returns the record that stands: this one, also if the answer to its creation was lost; or that of an older
-        owner, who was quicker with the same step.
+    def write_commit(self, step: int, data: bytes) -> bool:
+        """Put the commit of a step if there is none: of two engines one commits it. Return whether it is this one, also
+        if the answer to its creation was lost; False if an older owner was quicker with the same step, whose commit
+        stands then.
         """
-        self.check_held()
-        if self.store.create(commit_name(commit.step), to_record(commit)):
-            return commit
-        standing = self.directory.commit(commit.step)
-        if standing.epoch > self.epoch:
+        if self.store.create(commit_name(step), data):
+            return True
+        if self.directory.commit(step).epoch > self.epoch:
             raise self.lost_error()
-        return standing
+        return False
 
     def check_held(self) -> None:
         """Raise an error if another engine took the state over."""

@@ -8,47 +8,78 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import astuple
 
+from headrace.model.key_groups import Partitioning
 from headrace.model.record import Count, Record
 from headrace.model.units import InputFile, Unit
 from headrace.model.windows import Interval
 
 
-class ResultFolder(NamedTuple):
-    """Where files of results go, one folder per query, and what they are."""
+class ObjectRef(NamedTuple):
+    """An object that a reducer wrote, known by the step, the id of the attempt, and the digest."""
 
-    path: str
-    format: str
+    step: int
+    id: str
+    digest: str
 
 
-class StoredFile(Record, frozen=True):
-    """A file by its name within the state or result directory, with the digest of its bytes."""
+class StoredObject(Record, frozen=True):
+    """An object by its name within the state, with the digest of its bytes."""
 
     name: str
     digest: str
     bytes: Count
 
 
-class SliceFile(Record, frozen=True):
-    """Partials of one reducer. `end_us` is the latest end of a slice: when no window needs it, the file goes."""
+class SliceObject(Record, frozen=True):
+    """Partials of groups in the key groups [first, end). `end_us` is the latest end of a slice: when no window needs
+    it, the object goes.
 
-    file: StoredFile
-    reducer: Count
+    `ungrouped`: whether its rows without groups count here; of several reducers that have them, one is read from.
+    `is_shared`: written under another partitioning, so that several reducers may read parts of it.
+    """
+
+    object: StoredObject
     rows: Count
     end_us: int
+    first: Count
+    end: Count
+    ungrouped: bool = True
+    is_shared: bool = False
 
 
-class ResultFile(Record, frozen=True):
-    """Rows of a query's windows, or of none: rejected ones. Written as `staged`, shown as `name`.
+class ResultSection(Record, frozen=True, array_like=True):
+    """Rows of a query's windows, as bytes [begin, end) of an object of results. Its windows end between `first_end_us`
+    and `last_end_us`.
 
-    Folders of results are known by their places.
+    `is_former`: the name of the query stands for another one since this step. `is_candidate`: the best rows of one
+    reducer, of which the driver chooses.
     """
 
     query: str
-    staged: StoredFile
+    generation: Count
+    begin: Count
+    end: Count
+    digest: str
+    rows: Count
+    first_end_us: int
+    last_end_us: int
+    is_former: bool = False
+    is_candidate: bool = False
+
+
+class ResultObject(Record, frozen=True):
+    """All results of one reducer in one step, with a section for each query."""
+
+    object: StoredObject
+    sections: tuple[ResultSection, ...]
+
+
+class RejectedFile(Record, frozen=True):
+    """Rows that were not counted: written as `staged`, shown as `name` once the step is committed."""
+
+    staged: StoredObject
     name: str
     rows: Count
-    folder: Count = 0
-    generation: Count = 0
 
 
 class LeftOut(Record, frozen=True):
@@ -167,6 +198,10 @@ class Journal(Record, frozen=True):
     tables: Mapping[str, str]
     tasks: Count = 1
     """Among which the units are shared out."""
+    epoch: Count = 0
+    """Of the engine that wrote it."""
+    partitioning: Partitioning = Partitioning(1, 1)
+    """Which reducer has which rows that the step writes."""
     units: tuple[Unit, ...] = ()
     files: tuple[InputFile, ...] = ()
     quarantined: tuple[LeftOut | str, ...] = ()
@@ -177,7 +212,9 @@ class Journal(Record, frozen=True):
     offsets: tuple[str, ...] = ()
     ended: bool = False
     upstream_us: int | None = None
-    """For a stream of results: up to where these are known when the step has read its files."""
+    """For a stream of results: up to where these are known when the step has read its units."""
+    upstream_step: Count = 0
+    """For a stream of results: the step up to which it has read them then."""
     frames: tuple[TakenFrame, ...] = ()
     """Of edges; they are among the units."""
     edges: Mapping[str, Any] = {}
@@ -201,7 +238,7 @@ class Journal(Record, frozen=True):
 
 
 class Commit(Record, frozen=True):
-    """The whole state after a step, but for the bytes in the files it names. `closed_us` is the watermark up to which
+    """The whole state after a step, but for what is in the objects it names. `closed_us` is the watermark up to which
     windows have been closed; `watermark_us` the one that the next step enters with.
     """
 
@@ -219,6 +256,11 @@ class Commit(Record, frozen=True):
     ended: bool = False
     partitions: Mapping[str, PartitionTime] = {}
     queries: Mapping[str, QueryState] = {}
+    """Of all queries. A stored record has only those that changed since the one before, and the names of those that
+    left; the record of the step `all_queries` has all.
+    """
+    left: tuple[str, ...] = ()
+    all_queries: Count = 0
     spans: tuple[CountedSpan, ...] = ()
     needed_us: int | None = None
     """Slices that end by then nobody needs. A query that joins may need older ones."""
@@ -226,31 +268,56 @@ class Commit(Record, frozen=True):
     """Slices that end by then may be gone."""
     lowest_us: int | None = None
     """No row before then was ever counted."""
-    slices: tuple[SliceFile, ...] = ()
-    results: tuple[ResultFile, ...] = ()
-    rejected: tuple[ResultFile, ...] = ()
+    reducers: Count = 1
+    """How many the next step has."""
+    partitioning: Partitioning = Partitioning(1, 1)
+    """The one that the manifests were written under."""
+    manifests: tuple[ObjectRef | None, ...] = ()
+    """The newest of each reducer. One of an earlier step has no results of this one."""
+    slice_objects: Count = 0
+    slice_bytes: Count = 0
+    best: ResultObject | None = None
+    """The best rows of all reducers, for queries with LIMIT."""
+    result_sections: Count = 0
+    rejected: tuple[RejectedFile, ...] = ()
     quarantined: tuple[LeftOut, ...] = ()
     """Files that the step left out."""
     totals: StreamTotals = StreamTotals()
-    windows: int | None = None
-    """Answered since the beginning, also of queries that have left; None in records that did not have it."""
+    windows: int = 0
+    """Answered since the beginning, also of queries that have left."""
     edges: Mapping[str, Any] = {}
     """The ledger of the frames that edges sent."""
     plans: tuple[str, ...] = ()
     """Those that frames of edges may still come under, oldest first."""
     inputs: Count = 0
     """The step up to which the list of files read is in a file of its own."""
+    upstream_step: Count = 0
+    """For a stream of results: the step up to which it has read them."""
     attempt: Count = 0
     """Which journal of the step it is of."""
 
 
 class Manifest(Record, frozen=True):
-    """What one reducer did in a step."""
+    """What a reducer has after a step: its slices; and the results that it wrote in that step."""
+
+    step: Count
+    reducer: Count
+    slices: tuple[SliceObject, ...] = ()
+    results: ResultObject | None = None
+
+
+class ReducerReport(Record, frozen=True):
+    """What a reducer reports to the driver: its manifest, how far queries are, the sections of results that the driver
+    chooses from, which objects are not needed any more, and the seconds of queries whose windows took long to close.
+    """
 
     reducer: Count
-    slices: tuple[SliceFile, ...]
-    compacted: bool
-    results: tuple[ResultFile, ...]
+    manifest: ObjectRef | None
+    slice_objects: Count
+    slice_bytes: Count
     queries: Mapping[str, QueryState]
+    section_count: Count = 0
+    results: StoredObject | None = None
+    candidates: tuple[ResultSection, ...] = ()
+    unneeded: tuple[str, ...] = ()
     seconds: Mapping[str, float] = {}
-    """Of queries whose windows took long to close."""

@@ -1,6 +1,6 @@
-"""Slice files: partials of one reducer, by the plans they were computed under, as interchange tables.
+"""Objects of slices: partials of one reducer, by the plans they were computed under, as interchange tables.
 
-A file is written once, never changed, and read back only against the digest in a commit record.
+An object is written once, never changed, and read back only against the digest in a manifest.
 """
 
 from __future__ import annotations
@@ -8,32 +8,43 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from headrace.kernel.combine import NodePartials, gather_parts
+from headrace.kernel.group_owners import key_groups_of
 from headrace.kernel.interchange import from_bytes, pack, to_bytes, unpack
 from headrace.model.errors import DataError
 from headrace.planner.plan import Plan
 from headrace.storage.directory import Directory
 from headrace.storage.disk import DamagedError, digest
-from headrace.storage.records import SliceFile, StoredFile
-from headrace.storage.store import read_object
+from headrace.storage.records import SliceObject, StoredObject
+from headrace.storage.store import read_object, store_threads
 
 Parts = dict[str, dict[int, list[NodePartials]]]
 """Partials by plan and by the place of their node in it."""
+
+CacheKey = tuple[str, SliceObject]
+"""The location of the state, and an object with the rows of it that are meant."""
 
 LENGTH = struct.Struct("<Q")
 KEPT_BYTES = 256 << 20
 """How much of what was read a process keeps, since the next step reads most of it again."""
 
 
+PLACEMENT = "groups"
+"""What is hashed to find the key group of a row: all group expressions of its node. A section names it, so that others
+may come.
+"""
+
+
 class Section(NamedTuple):
-    """Partials that were computed under one plan, as a file keeps them and as tasks send them."""
+    """Partials that were computed under one plan, as an object keeps them and as tasks send them."""
 
     plan: str
     tables: Sequence[pa.Table]
@@ -46,77 +57,110 @@ def sections_of(stream: str, parts: Parts) -> Iterator[Section]:
         yield Section(plan, tables, to_bytes(tables))
 
 
-def write_slices(directory: Directory, reducer: int, step: int, sections: Sequence[Section]) -> SliceFile | None:
-    """One file of a name that no other attempt has; None if there are no rows."""
+def pack_slices(
+    name: str, sections: Sequence[Section], key_groups: tuple[int, int]
+) -> tuple[SliceObject, bytes] | None:
+    """Return an object with the partials of a range of key groups, and its bytes; None if there are no rows."""
     tables = [table for section in sections for table in section.tables if table.num_rows]
     if not tables:
         return None
     data = pack_sections(sections)
-    name = f"slices/{step:09}-{reducer}-{uuid4().hex[:12]}.slices"
-    directory.store.put(name, data)
     last_end_us = max(pc.max(table["slice_end"].cast(pa.int64())).as_py() for table in tables)
     rows = sum(table.num_rows for table in tables)
-    return SliceFile(StoredFile(name, digest(data), len(data)), reducer, rows, last_end_us)
+    return SliceObject(StoredObject(name, digest(data), len(data)), rows, last_end_us, *key_groups), data
 
 
 def pack_sections(sections: Sequence[Section]) -> bytes:
-    head = json.dumps([[section.plan, len(section.data)] for section in sections]).encode()
+    head = json.dumps([[section.plan, PLACEMENT, len(section.data)] for section in sections]).encode()
     return b"".join([LENGTH.pack(len(head)), head, *(section.data for section in sections)])
 
 
 def unpack_sections(data: bytes) -> Iterable[tuple[str, bytes]]:
     (length,) = LENGTH.unpack_from(data)
     begin = LENGTH.size + length
-    for name, size in json.loads(data[LENGTH.size : begin]):
+    for name, *placement, size in json.loads(data[LENGTH.size : begin]):
+        if placement not in ([], [PLACEMENT]):  # version 0.1 had no other
+            raise DataError("unknown-placement", f"rows are placed by {placement}, which this program does not know")
         yield name, data[begin : begin + size]
         begin += size
 
 
 class Cache:
-    """What was read of files, the least recently used forgotten first. Files never change."""
+    """What was read of objects, the least recently used forgotten first. Objects never change."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self.held: dict[tuple[str, str], tuple[int, Parts]] = {}
-        """By the location of the state and the name of the object."""
+        self.held: dict[CacheKey, tuple[int, Parts]] = {}
 
-    def read(self, directory: Directory, stream: str, file: SliceFile, live: Collection[str]) -> Parts:
-        """The partials of plans under which something was counted that is not forgotten, by now."""
-        key = directory.store.location, file.file.name
-        size, parts = self.held.pop(key, (0, None))
-        if parts is None:
-            parts = read_slices(directory, stream, file, live)
-            size = sum(part.nbytes for places in parts.values() for same in places.values() for part in same)
-        self.held[key] = size, parts
-        while sum(held for held, _ in self.held.values()) > self.max_bytes and len(self.held) > 1:
-            del self.held[next(iter(self.held))]
-        return {plan: places for plan, places in parts.items() if plan in live}
-
-    def keep_only(self, directory: Directory, files: Iterable[SliceFile]) -> None:
-        """Of this state, these."""
+    def read(self, directory: Directory, stream: str, slices: Sequence[SliceObject], live: Collection[str]) -> Parts:
+        """Return the partials of plans under which something was counted that is not forgotten, by now."""
         location = directory.store.location
-        live = {(location, file.file.name) for file in files}
-        for key in [key for key in self.held if key[0] == location and key not in live]:
-            del self.held[key]
+        missing = [part for part in slices if (location, part) not in self.held]
+        for part, data in zip(missing, store_threads().map(partial(read_slices, directory), missing), strict=True):
+            parts = unpack_slices(directory, stream, part, data, live)
+            size = sum(rows.nbytes for places in parts.values() for same in places.values() for rows in same)
+            self.held[location, part] = size, parts
+        for part in slices:
+            self.held[location, part] = self.held.pop((location, part))
+        while sum(size for size, _ in self.held.values()) > self.max_bytes and len(self.held) > len(slices):
+            del self.held[next(iter(self.held))]
+        return merge_parts(
+            {plan: places for plan, places in self.held[location, part][1].items() if plan in live} for part in slices
+        )
+
+    def forget(self, directory: Directory, needed_us: int | None) -> None:
+        """Forget the objects of a state whose slices all end by a time: nobody needs them any more."""
+        if needed_us is not None:
+            location = directory.store.location
+            for key in [key for key in self.held if key[0] == location and key[1].end_us <= needed_us]:
+                del self.held[key]
 
 
 CACHE = Cache(KEPT_BYTES)
 
 
-def read_slices(directory: Directory, stream: str, file: SliceFile, live: Collection[str]) -> Parts:
-    """The partials of plans under which something was counted that is not forgotten."""
-    data = read_object(directory.store, file.file.name, file.file.digest)
+def read_slices(directory: Directory, slices: SliceObject) -> bytes:
+    return read_object(directory.store, slices.object.name, slices.object.digest)
+
+
+def unpack_slices(directory: Directory, stream: str, slices: SliceObject, data: bytes, live: Collection[str]) -> Parts:
+    """Return the partials of plans under which something was counted that is not forgotten."""
     parts: Parts = {}
-    for name, section in unpack_sections(data):
-        if name not in live:
-            continue
-        try:
-            places = by_place(stream, directory.plan(name), from_bytes(section))
-        except DataError as problem:
-            raise DamagedError(directory.place(file.file.name), f"can't be used: {problem.message}") from None
-        for place, part in places:
-            parts.setdefault(name, {}).setdefault(place, []).append(part)
+    try:
+        for name, section in unpack_sections(data):
+            if name in live:
+                for place, part in by_place(stream, directory.plan(name), from_bytes(section)):
+                    parts.setdefault(name, {}).setdefault(place, []).append(own_rows(part, slices))
+    except DataError as problem:
+        raise DamagedError(directory.place(slices.object.name), f"can't be used: {problem.message}") from None
     return parts
+
+
+def own_rows(part: NodePartials, slices: SliceObject) -> NodePartials:
+    """Return the rows of an object that are meant by a reference to it: others may refer to other rows."""
+    if not slices.is_shared:
+        return part
+    if not part.groups:
+        return part if slices.ungrouped else part.at(np.arange(0))
+    key_groups = key_groups_of(part)
+    return part.at(np.flatnonzero((key_groups >= slices.first) & (key_groups < slices.end)))
+
+
+def share_slices(
+    manifests: Sequence[Sequence[SliceObject]], source: int | None, key_groups: tuple[int, int]
+) -> list[SliceObject]:
+    """Return what a reducer has under a new partitioning, of the slices that each reducer had under the one before:
+    those that may hold rows of its key groups, and all rows without groups that the reducer `source` had, if it is to
+    have them.
+    """
+    shared = []
+    for reducer, slices in enumerate(manifests):
+        for part in slices:
+            first, end = max(part.first, key_groups[0]), min(part.end, key_groups[1])
+            ungrouped = part.ungrouped and reducer == source
+            if first < end or ungrouped:
+                shared.append(replace(part, first=first, end=max(first, end), ungrouped=ungrouped, is_shared=True))
+    return shared
 
 
 def by_place(stream: str, plan: Plan, tables: Sequence[pa.Table]) -> list[tuple[int, NodePartials]]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache, lru_cache
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -73,7 +73,14 @@ def is_remote(location: str | os.PathLike[str]) -> bool:
 
 def locate(place: str | os.PathLike[str]) -> str:
     """Return a path or URL in the form that a store is known by: paths are absolute."""
-    return os.fspath(place).rstrip("/") if is_remote(place) else str(local_path(place))
+    if not is_remote(place):
+        return str(local_path(place))
+    location = os.fspath(place).rstrip("/")
+    scheme = location.partition("://")[0]
+    if scheme.lower() not in OBJECT_STORES:
+        problem = f"{scheme}:// is not a store that state can live on"
+        raise UsageError("store", problem, hint=f"use a path, or one of {', '.join(f'{s}://' for s in OBJECT_STORES)}")
+    return location
 
 
 def open_store(place: str | os.PathLike[str]) -> Store:
@@ -83,18 +90,13 @@ def open_store(place: str | os.PathLike[str]) -> Store:
 
 @lru_cache(maxsize=64)
 def known_store(location: str) -> Store:
-    if not is_remote(location):
-        from headrace.storage.local_store import LocalStore
+    if is_remote(location):
+        from headrace.storage.object_store import ObjectStore
 
-        return LocalStore(location)
-    scheme = SCHEME.match(location)
-    assert scheme is not None
-    if scheme[1].lower() not in OBJECT_STORES:
-        problem = f"{scheme[1]}:// is not a store that state can live on"
-        raise UsageError("store", problem, hint=f"use a path, or one of {', '.join(f'{s}://' for s in OBJECT_STORES)}")
-    from headrace.storage.object_store import ObjectStore
+        return ObjectStore(location)
+    from headrace.storage.local_store import LocalStore
 
-    return ObjectStore(location)
+    return LocalStore(location)
 
 
 @cache
@@ -111,15 +113,12 @@ def forget_after_fork() -> None:
 os.register_at_fork(after_in_child=forget_after_fork)
 
 
-def begin_puts(store: Store, objects: Mapping[str, bytes]) -> Callable[[], None]:
-    """Begin to put several objects at once; the call that is returned waits for all, and raises the first error."""
-    begun = [store_threads().submit(store.put, name, data) for name, data in objects.items()]
-
-    def wait() -> None:
-        for put in begun:
-            put.result()
-
-    return wait
+def put_all(store: Store, objects: Mapping[str, bytes]) -> None:
+    """Put several objects at once; raise the first error when all are done."""
+    puts = [store_threads().submit(store.put, name, data) for name, data in objects.items()]
+    wait(puts)
+    for put in puts:
+        put.result()
 
 
 def get_all(store: Store, names: Iterable[str]) -> Iterator[bytes]:

@@ -16,13 +16,12 @@ import pyarrow.parquet as pq
 from headrace.aggregates.user import DeclaredAggregate
 from headrace.engine.engine import LocalEngine, Options
 from headrace.engine.run import Run
-from headrace.engine.step.context import StreamSetting
+from headrace.engine.step.context import Step
 from headrace.engine.step.runner import InProcess, Ran
 from headrace.model.arrow import arrow_type
 from headrace.model.errors import UsageError
 from headrace.model.schema import Stream, UserFunction
 from headrace.model.time import parse_duration, to_microseconds
-from headrace.storage.records import Attempt
 
 Batch: TypeAlias = pa.Table | Sequence[Mapping[str, Any]]
 
@@ -113,8 +112,8 @@ class DyingRunner(InProcess):
 
     is_dying = False
 
-    def run(self, setting: StreamSetting, step: Attempt, rows: Any) -> Ran:
-        ran = super().run(setting, step, rows)
+    def run(self, step: Step, rows: Any) -> Ran:
+        ran = super().run(step, rows)
         if self.is_dying:
             self.is_dying = False
             raise AbortError

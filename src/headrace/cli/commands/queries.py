@@ -198,7 +198,7 @@ def directory_for(job: Job, catalog: Catalog, sql: str) -> Directory:
         return open_directory(location)
     upstream = held[stream.name]
     beginning = beginning_of(stream, upstream.last_commit())
-    return prepare(location, format_stream(stream), upstream.reducers, beginning)
+    return prepare(location, format_stream(stream), beginning)
 
 
 def describe_answer(done: str, answer: Mapping[str, Any] | None, directory: Directory, wait_s: float) -> str:

@@ -72,10 +72,10 @@ def run(job: Path, once: bool, bounded: bool, take_over: bool, reset_results: bo
         idle = None
         if not is_local(spec.master):
             idle = IdleJob(spark)
-            say(console, f"the state is split into {running.pipelines[0].stepper.setting.reducers} parts (reducers)")
+            say(console, f"the state is split into {running.pipelines[0].stepper.changes.reducers} parts (reducers)")
         with receiving(server, console):
             drive(running, spec, mode, console, idle)
-    folders = [folder for pipeline in running.pipelines for folder in pipeline.stepper.setting.results]
+    folders = [folder for pipeline in running.pipelines for folder in pipeline.delivery.folders]
     summarise(console, running.progress(), folders)
     report_rejected(console, spec.state)
 

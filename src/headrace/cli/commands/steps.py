@@ -38,7 +38,7 @@ def list_steps(job: Path) -> None:
     for stream, directory in read_states(job)[1]:
         for number in directory.steps()[-SHOWN:]:
             commit = directory.commit(number)
-            rows = f"{commit.totals.rows:,} rows so far, {len(commit.results):,} result files"
+            rows = f"{commit.totals.rows:,} rows so far, {commit.result_sections:,} answers"
             attempt = f", attempt {commit.attempt}" if commit.attempt else ""
             click.echo(f"{stream}: step {number} committed: {rows}{attempt}")
         last = directory.last_commit()

@@ -1,21 +1,24 @@
-"""Where results go. Reducers write the files of file sinks, which appear when the step is committed. The driver hands
-the rows of each committed step to the other sinks.
+"""Where results go: files, or a function in this process. `delivery` brings them there.
 
 A new sink is one function and one line in `SINKS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.model.errors import UsageError, nearest
 from headrace.storage.disk import local_path
-from headrace.storage.records import Commit, ResultFolder
+
+
+class ResultFolder(NamedTuple):
+    """Where files of results go, one folder per query, and what they are."""
+
+    path: str
+    format: str
 
 
 class Sink(Protocol):
@@ -100,17 +103,3 @@ def make_sink(kind: str, options: Mapping[str, Any]) -> ResultFolder | Sink:
         return SINKS[kind](**options)
     except TypeError as problem:
         raise UsageError("sink", f"the {kind} sink does not take these options: {problem}") from None
-
-
-def deliver_results(folder: ResultFolder, commit: Commit, sinks: Iterable[Sink]) -> None:
-    """Give the committed results of a step to sinks, query by query."""
-    all_sinks = list(sinks)
-    if not all_sinks:
-        return
-    by_query: dict[str, list[pa.Table]] = {}
-    for file in commit.results:
-        if file.folder == 0:
-            by_query.setdefault(file.query, []).append(pq.read_table(Path(folder.path) / file.name))
-    for query, tables in by_query.items():
-        for sink in all_sinks:
-            sink(query, commit.step, pa.concat_tables(tables))

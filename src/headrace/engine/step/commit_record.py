@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from headrace.engine.edge_inbox import highest_of, plans_to_keep, spans_of, with_edges
 from headrace.engine.step.context import Step
-from headrace.engine.step.level2_task import ORDER, Reduced, is_merged, state_of
+from headrace.engine.step.level2_task import ORDER, Reduced, end_column, state_of
 from headrace.engine.step.task_counts import Counted, add_counts
 from headrace.engine.step.watermark import (
     ENDED_US,
+    closed_after,
     moved_partitions,
     moved_watermark,
-    needed_since_us,
     with_span,
 )
 from headrace.kernel.close.windows import best_of
@@ -30,16 +31,19 @@ from headrace.storage.records import (
     CountedSpan,
     Journal,
     LeftOut,
-    Manifest,
     QueryState,
-    ResultFile,
-    SliceFile,
+    ReducerReport,
+    ResultObject,
     StreamTotals,
     UnitRead,
 )
-from headrace.storage.staged_results import begin_sync_staged, stage_results
-from headrace.storage.store import read_object
+from headrace.storage.results import ResultWriter, read_sections
 from headrace.wire.ledger import from_json
+
+ALL_QUERIES_EVERY = 64
+"""Steps between commit records that have all queries."""
+BEST = "best"
+"""In place of the number of a reducer, in names."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,9 @@ class Outcome:
     step: Step
     reduced: Sequence[Reduced]
 
-    @property
-    def manifests(self) -> list[Manifest]:
-        return [reduced.manifest for reduced in self.reduced]
+    @cached_property
+    def reports(self) -> list[ReducerReport]:
+        return sorted((reduced.report for reduced in self.reduced), key=lambda report: report.reducer)
 
     @cached_property
     def counted(self) -> Counted:
@@ -60,28 +64,27 @@ class Outcome:
             total = total.plus(reduced.counted)
         return total
 
-    def commit(self, epoch: int, retain_us: int | None, inputs: int) -> Commit:
-        """The state after the step."""
+    def commit(self, epoch: int, previous: str, inputs: int) -> Commit:
+        """Return the state after the step. `previous` is the digest of the record before it."""
         journal, before, counted = self.step.journal, self.step.before, self.counted
-        directory, stream = self.step.setting.directory, self.step.setting.declared
+        stream = self.step.setting.declared
         had_clock = before is not None and before.clock_us is not None
         known = before.partitions if before else {}
         highest_us = counted.highest_us | highest_of(journal.frames, stream, known)
         partitions = moved_partitions(known, highest_us, journal.clock_us, not had_clock)
         partitions = with_edges(partitions, self.step.setting.edges, from_json(journal.edges), journal.clock_us)
         watermark_us = moved_watermark(journal.watermark_us, partitions, journal, stream)
-        windows = [query.window for query in self.step.registry.active.values()]
-        needed_us = needed_since_us(windows, closed_after(journal), retain_us)
+        needed_us = self.step.needed_us
         forgotten_us = later(before.forgotten_us if before else None, needed_us)
         quarantined = list_left_out(journal, counted.units)
         totals = counted.totals.plus(StreamTotals(quarantined=len(quarantined), changed=len(journal.changed)))
         for frame in journal.frames:
             totals = totals.plus(frame.totals)
-        results = self.results()
+        best, best_rows = self.best()
         return Commit(
             step=journal.step,
             epoch=epoch,
-            previous=directory.commit_digest(journal.step - 1) if journal.step > 1 else "",
+            previous=previous,
             registry=journal.registry,
             plan=journal.plan,
             tables=journal.tables,
@@ -92,13 +95,16 @@ class Outcome:
             offsets=journal.offsets or (before.offsets if before else ()),
             ended=journal.ended or (before is not None and before.ended),
             partitions=partitions,
-            queries=self.query_states(results),
+            queries=self.query_states(best_rows),
+            all_queries=self.all_queries(),
             spans=self.spans(needed_us),
             needed_us=needed_us,
             forgotten_us=forgotten_us,
             lowest_us=self.lowest_us(),
-            slices=live_slices(before, self.manifests, needed_us),
-            results=results,
+            reducers=journal.partitioning.reducers,
+            **self.objects(),
+            best=best,
+            result_sections=sum(report.section_count for report in self.reports),
             rejected=tuple(counted.rejected),
             quarantined=quarantined,
             windows=self.windows(),
@@ -106,8 +112,27 @@ class Outcome:
             edges=journal.edges,
             plans=self.plans(),
             inputs=inputs,
+            upstream_step=journal.upstream_step,
             attempt=journal.attempt,
         )
+
+    def objects(self) -> dict[str, Any]:
+        """Return what names the objects of the reducers. A step that did not run leaves them as they were."""
+        before, reports = self.step.before, self.reports
+        if not reports and before is not None:
+            names = ("partitioning", "manifests", "slice_objects", "slice_bytes")
+            return {name: getattr(before, name) for name in names}
+        return {
+            "partitioning": self.step.journal.partitioning,
+            "manifests": tuple(report.manifest for report in reports),
+            "slice_objects": sum(report.slice_objects for report in reports),
+            "slice_bytes": sum(report.slice_bytes for report in reports),
+        }
+
+    def all_queries(self) -> int:
+        """Return the step of the newest record with all queries: this one, now and then."""
+        before, step = self.step.before, self.step.journal.step
+        return step if before is None or step - before.all_queries >= ALL_QUERIES_EVERY else before.all_queries
 
     def spans(self, needed_us: int | None) -> tuple[CountedSpan, ...]:
         """The event times that were counted, here and by edges, if any."""
@@ -136,15 +161,11 @@ class Outcome:
             lowest_us = earlier(lowest_us, span.start_us)
         return lowest_us
 
-    def query_states(self, results: Iterable[ResultFile]) -> dict[str, QueryState]:
+    def query_states(self, best_rows: Mapping[tuple[str, int], int]) -> dict[str, QueryState]:
         """Return how far each query is after the step. Reducers return states for the windows that they had rows in."""
-        rows: dict[tuple[str, int], int] = {}
-        for file in results:
-            if file.folder == 0:
-                rows[file.query, file.generation] = rows.get((file.query, file.generation), 0) + file.rows
         returned: dict[str, list[QueryState]] = {}
-        for manifest in self.manifests:
-            for name, state in manifest.queries.items():
+        for report in self.reports:
+            for name, state in report.queries.items():
                 returned.setdefault(name, []).append(state)
         errors = self.counted.errors
         for frame in self.step.journal.frames:
@@ -160,7 +181,9 @@ class Outcome:
                 state,
                 last_end_us=later(state.last_end_us, max(ends_us, default=None)),
                 windows=max([state.windows, *(part.windows for part in states)]),
-                rows=state.rows + rows.get((name, registered.generation), 0),
+                rows=state.rows
+                + sum(part.rows - state.rows for part in states)
+                + best_rows.get((name, registered.generation), 0),
                 errors=state.errors + sum(part.errors - state.errors for part in states) + errors.get(name, 0),
                 left_out=state.left_out + sum(part.left_out - state.left_out for part in states),
                 problem=next((part.problem for part in states if part.problem != state.problem), state.problem),
@@ -173,45 +196,47 @@ class Outcome:
         before = self.step.before
         known = before.queries if before else {}
         answered: dict[tuple[str, int], int] = {}
-        for name, state in (item for manifest in self.manifests for item in manifest.queries.items()):
+        for name, state in (item for report in self.reports for item in report.queries.items()):
             answered[name, state.generation] = max(answered.get((name, state.generation), 0), state.windows)
         total = sum(answered.values())
         for name, generation in answered:
             total -= known[name].windows if name in known and known[name].generation == generation else 0
-        return total + (windows_of(before) if before else 0)
+        return total + (before.windows if before else 0)
 
     # Results
 
-    def results(self) -> tuple[ResultFile, ...]:
-        """The files of the reducers; of queries with LIMIT one file of the best rows of all."""
-        setting = self.step.setting
-        finished: list[ResultFile] = []
-        candidates: dict[tuple[str, int], list[ResultFile]] = {}
+    def best(self) -> tuple[ResultObject | None, dict[tuple[str, int], int]]:
+        """Write the best rows of all reducers, for queries with LIMIT. Return also how many they are."""
+        store = self.step.setting.directory.store
+        candidates: dict[tuple[str, int], list[pa.Table]] = {}
+        for report in self.reports:
+            if report.results is not None and report.candidates:
+                places = [(section.begin, section.end, section.digest) for section in report.candidates]
+                tables = read_sections(store, report.results.name, places)
+                for section, table in zip(report.candidates, tables, strict=True):
+                    candidates.setdefault((section.query, section.generation), []).append(table)
         queries = {
             (name, registered.generation): registered.query
             for known in (self.step.closing, self.step.registry)
             for name, registered in known.queries.items()
         }
-        for file in (file for manifest in self.manifests for file in manifest.results):
-            key = file.query, file.generation
-            (candidates.setdefault(key, []) if is_merged(queries[key], setting) else finished).append(file)
-        for (name, generation), files in candidates.items():
-            query = queries[name, generation]
-            table = for_people(self.best_rows(query, files), query.result_columns())
-            setting.directory.store.delete(file.staged.name for file in files)
-            file_name = f"step-{self.step.journal.step:09}" + self.step.former(name, generation)
-            merged = list(stage_results(self.step.setting.results, name, file_name, self.step.staging, table))
-            begin_sync_staged(setting.results, merged)()
-            finished += [replace(file, generation=generation) for file in merged]
-        return tuple(finished)
+        writer, rows = ResultWriter(), {}
+        for key, tables in candidates.items():
+            query = queries[key]
+            table = for_people(best_rows(query, tables), query.result_columns())
+            writer.add(*key, table, end_column(query), is_former=self.step.is_former(*key))
+            rows[key] = table.num_rows
+        written = writer.finish(self.step.journal.step, BEST, uuid4().hex[:12])
+        if written is None:
+            return None, {}
+        store.put(written[0].object.name, written[1])
+        return written[0], rows
 
-    def best_rows(self, query: Query, files: Iterable[ResultFile]) -> pa.Table:
-        store = self.step.setting.directory.store
-        candidates = [read_object(store, file.staged.name, file.staged.digest) for file in files]
-        tables = [pq.read_table(pa.BufferReader(data)) for data in candidates]
-        names = [output.name for output in query.outputs]
-        orders = [[one_array(table[f"{ORDER}{place}"]) for place in range(len(query.order_by))] for table in tables]
-        return best_of(query, [table.select(names) for table in tables], orders)
+
+def best_rows(query: Query, tables: Sequence[pa.Table]) -> pa.Table:
+    names = [output.name for output in query.outputs]
+    orders = [[one_array(table[f"{ORDER}{place}"]) for place in range(len(query.order_by))] for table in tables]
+    return best_of(query, [table.select(names) for table in tables], orders)
 
 
 def list_left_out(journal: Journal, units: Iterable[UnitRead]) -> tuple[LeftOut, ...]:
@@ -224,19 +249,11 @@ def list_left_out(journal: Journal, units: Iterable[UnitRead]) -> tuple[LeftOut,
     return tuple(files.values())
 
 
-def windows_of(commit: Commit) -> int:
-    """Older records have only those of their queries."""
-    return commit.windows if commit.windows is not None else sum(state.windows for state in commit.queries.values())
-
-
-def closed_after(journal: Journal) -> int | None:
-    """The watermark up to which the step closed windows."""
-    return ENDED_US if journal.ended else journal.watermark_us
-
-
-def live_slices(before: Commit | None, manifests: Sequence[Manifest], needed_us: int | None) -> tuple[SliceFile, ...]:
-    """Those that were there and those that came, without what was put together and what nobody needs."""
-    compacted = {manifest.reducer for manifest in manifests if manifest.compacted}
-    kept = [file for file in (before.slices if before else ()) if file.reducer not in compacted]
-    kept += [file for manifest in manifests for file in manifest.slices]
-    return tuple(file for file in kept if needed_us is None or file.end_us > needed_us)
+def changed_queries(before: Commit | None, commit: Commit) -> Commit:
+    """Return a commit as it is stored: with the queries that changed since the one before, and the names of those that
+    left, unless it is one with all queries.
+    """
+    if before is None or commit.all_queries == commit.step:
+        return commit
+    changed = {name: state for name, state in commit.queries.items() if before.queries.get(name) != state}
+    return replace(commit, queries=changed, left=tuple(before.queries.keys() - commit.queries.keys()))

@@ -1,18 +1,19 @@
-"""What a task needs to know of its step, read from the state directory and kept for the next one.
-
-A task is sent only where the state is, and the number of the step: what is journalled is all that it depends on.
+"""What a task needs to know of its step. The journal is sent with the task; plans, queries and tables are read from the
+state and kept for the next step.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 from socket import gethostname
 
 import pyarrow as pa
 
 from headrace.aggregates.registry import register_aggregates
 from headrace.engine.registry import Registry, read_registry
+from headrace.engine.step.watermark import closed_after, needed_since_us
 from headrace.expressions.static_tables import Data
 from headrace.inputs import Source
 from headrace.kernel.close.instances import MAX_RESULT_ROWS
@@ -22,10 +23,10 @@ from headrace.model.errors import UsageError
 from headrace.model.query import needed_columns
 from headrace.model.schema import Catalog, Stream
 from headrace.planner.plan import Plan
-from headrace.storage.directory import Directory
-from headrace.storage.records import Attempt, Commit, Journal, ResultFolder
-from headrace.storage.staged_results import Staging
-from headrace.storage.store import open_store
+from headrace.storage.directory import Directory, journal_name
+from headrace.storage.disk import from_json, to_json
+from headrace.storage.records import Attempt, Commit, Journal
+from headrace.storage.store import is_remote, open_store
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +35,9 @@ class StreamSetting:
 
     id: str
     root: str
-    reducers: int
     catalog: Catalog
     stream: str
     source: Source | None
-    results: tuple[ResultFolder, ...]
     on_bad_file: str = "stop"
     max_empty: int = 1_000
     since_us: int | None = None
@@ -47,6 +46,8 @@ class StreamSetting:
     """The names of those that send frames of the stream."""
     max_result_rows: int = MAX_RESULT_ROWS
     """Of one query, in one step and reducer."""
+    retain_us: int | None = None
+    """How long slices are kept for queries to come; None: for the longest range."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StreamSetting) and self.id == other.id
@@ -56,7 +57,7 @@ class StreamSetting:
 
     @property
     def directory(self) -> Directory:
-        return Directory(open_store(self.root), self.reducers, self.id)
+        return Directory(open_store(self.root), self.id)
 
     @property
     def declared(self) -> Stream:
@@ -71,15 +72,8 @@ class Step:
 
     setting: StreamSetting
     journal: Journal
-    last_commit: Commit | None = None
-    """The commit before this step, where it is known already."""
-
-    @cached_property
-    def before(self) -> Commit | None:
-        """The commit before this step. It is read where it is needed: with many queries it is large."""
-        if self.last_commit is not None:
-            return self.last_commit
-        return self.setting.directory.commit(self.journal.step - 1) if self.journal.step > 1 else None
+    before: Commit | None
+    """The commit before this step. Tasks of level 1 do without."""
 
     @cached_property
     def registry(self) -> Registry:
@@ -97,10 +91,10 @@ class Step:
         queries = {name: query for name, query in registry.queries.items() if (name, query.generation) not in left_out}
         return registry if len(queries) == len(registry.queries) else replace(registry, queries=queries)
 
-    def former(self, name: str, generation: int) -> str:
-        """What marks the file of a query whose name another has taken over."""
+    def is_former(self, name: str, generation: int) -> bool:
+        """Whether the name of a query stands for another one by now."""
         known = self.registry.queries.get(name)
-        return f"-former-{generation}" if known is not None and known.generation != generation else ""
+        return known is not None and known.generation != generation
 
     @cached_property
     def shares(self) -> list[list[int]]:
@@ -114,10 +108,11 @@ class Step:
             begun += unit.size
         return [share for share in shares if share]
 
-    @property
-    def staging(self) -> Staging:
-        """Whose files this step stages."""
-        return Staging(self.setting.directory.name, self.journal.step)
+    @cached_property
+    def needed_us(self) -> int | None:
+        """Slices that end by then nobody needs when the step is committed."""
+        windows = [query.window for query in self.registry.active.values()]
+        return needed_since_us(windows, closed_after(self.journal), self.setting.retain_us)
 
     @property
     def plan(self) -> Plan:
@@ -125,19 +120,43 @@ class Step:
         return self.setting.directory.plan(self.journal.plan)
 
 
-@lru_cache(maxsize=4)
-def step_of(setting: StreamSetting, attempt: Attempt) -> Step:
-    register_aggregates(setting.catalog.aggregates)
-    journal = setting.directory.journal(*attempt)
-    if journal is None:
+@dataclass(frozen=True)
+class StepMessage:
+    """A step on its way to a task. It is known by its attempt; what it depends on is beside, as JSON."""
+
+    setting: StreamSetting
+    attempt: Attempt
+    has_state: bool
+    journal: bytes = field(compare=False, repr=False)
+    before: bytes | None = field(compare=False, repr=False)
+
+
+def to_message(step: Step, *, has_state: bool) -> StepMessage:
+    """Return a step as it is sent to tasks: those of level 2 need the commit before it."""
+    before = to_json(step.before) if has_state and step.before is not None else None
+    return StepMessage(step.setting, step.journal.key, has_state, to_json(step.journal), before)
+
+
+@lru_cache(maxsize=8)
+def open_step(message: StepMessage) -> Step:
+    """Return the step that a task works on."""
+    register_aggregates(message.setting.catalog.aggregates)
+    check_reachable(message.setting, message.attempt)
+    journal = from_json(message.journal, Journal)
+    if journal.plan is not None:
+        note_plan(journal.plan)
+    before = None if message.before is None else from_json(message.before, Commit)
+    return Step(message.setting, journal, before)
+
+
+def check_reachable(setting: StreamSetting, attempt: Attempt) -> None:
+    """Raise an error if the state is on a disk, and not the one that the driver has."""
+    if not is_remote(setting.root) and not Path(setting.root, journal_name(*attempt)).exists():
         problem = (
             f"{gethostname()}, where a task runs, does not see the journal of step {attempt.step} in {setting.root}"
         )
-        hint = "driver and workers must see state, results and input under the same paths: use a file system they share"
+        hint = "use a file system that driver and workers share under the same path, or an object store"
         raise UsageError("state-unreachable", problem, hint=hint)
-    if journal.plan is not None:
-        note_plan(journal.plan)
-    return Step(setting, journal)
 
 
 def reader_of(step: Step) -> Reader:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.engine.edge_inbox import NewFrames
-from headrace.engine.step.input import NewFiles
+from headrace.engine.step.input import NewFiles, NewResults
 from headrace.engine.step.watermark import ENDED_US, moved_watermark
+from headrace.model.key_groups import Partitioning
 from headrace.model.schema import Stream
 from headrace.model.time import later
 from headrace.model.windows import AnyWindow
@@ -30,7 +31,10 @@ class StepFacts:
     plan: str | None
     tables: Mapping[str, str]
     tasks: int
+    partitioning: Partitioning
+    epoch: int
     files: NewFiles
+    results: NewResults
     frames: NewFrames
     requests: tuple[str, ...]
     clock_us: int | None
@@ -39,8 +43,7 @@ class StepFacts:
     has_rows: bool
     has_edges: bool
     is_last: bool
-    """Whether nothing comes after what is here, if no file is left for another step."""
-    upstream_us: int | None
+    """Whether nothing comes after what is here, if nothing is left for another step."""
     lost: tuple[CountedSpan, ...]
 
 
@@ -61,7 +64,7 @@ def decide_step(facts: StepFacts) -> Journal | None:
 
 
 def build_journal(facts: StepFacts) -> Journal:
-    before, files, frames = facts.before, facts.files, facts.frames
+    before, files, results, frames = facts.before, facts.files, facts.results, facts.frames
     watermark_us, closed_us = (before.watermark_us, before.closed_us) if before else (None, None)
     return Journal(
         step=next_step(before),
@@ -72,15 +75,18 @@ def build_journal(facts: StepFacts) -> Journal:
         plan=facts.plan,
         tables=facts.tables,
         tasks=facts.tasks,
-        units=(*files.units, *frames.units),
+        epoch=facts.epoch,
+        partitioning=facts.partitioning,
+        units=(*files.units, *results.units, *frames.units),
         files=tuple(files.files),
         quarantined=tuple(files.bad),
         changed=tuple(files.changed),
         requests=facts.requests,
         batch=facts.batch,
         offsets=facts.offsets,
-        ended=facts.is_last and not files.left,
-        upstream_us=facts.upstream_us,
+        ended=facts.is_last and not files.is_more and not results.is_more,
+        upstream_us=results.known_us,
+        upstream_step=results.step,
         frames=tuple(frames.frames),
         edges=to_json(frames.ledger),
         lost=facts.lost,

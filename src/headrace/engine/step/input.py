@@ -11,7 +11,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from headrace.engine.edge_inbox import frame_at
 from headrace.engine.plan_in_force import SAMPLE_ROWS
 from headrace.engine.step.context import StreamSetting, step_columns
 from headrace.inputs import (
@@ -22,11 +21,13 @@ from headrace.inputs import (
     list_files,
     read,
 )
+from headrace.inputs.conversion import as_stream
 from headrace.inputs.footers import MAX_KEPT
 from headrace.inputs.readers import MAX_UNIT_BYTES
 from headrace.model.arrow import conform
-from headrace.model.units import InputFile, Unit
-from headrace.storage.records import CountedSpan, LeftOut
+from headrace.model.units import FRAME, RESULTS, InputFile, Unit
+from headrace.storage.records import Commit, CountedSpan, LeftOut
+from headrace.storage.results import read_results
 from headrace.storage.seen_files import SeenFiles
 from headrace.wire.frame_checks import check_rows
 from headrace.wire.frames import from_bytes as frame_from_bytes
@@ -44,18 +45,27 @@ def default_step_bytes(tasks: int) -> int:
     return max(STEP_BYTES, tasks * MAX_UNIT_BYTES)
 
 
+@dataclass(slots=True)
+class NewResults:
+    """What a step takes of the results of other queries: sections of all steps up to `step`, and up to where results
+    are known then. `closed_us` is up to where they are closed.
+    """
+
+    units: list[Unit] = field(default_factory=list)
+    step: int = 0
+    closed_us: int | None = None
+    known_us: int | None = None
+    is_more: bool = False
+
+
 class Upstream(Protocol):
-    """For a stream of results: what it may read, and up to where it is known."""
+    """For a stream of results: what it reads."""
 
-    def closed_us(self) -> int | None: ...
+    def take(self, before: Commit | None, step_bytes: int) -> NewResults:
+        """Return what the step after a commit takes."""
 
-    def is_ours(self, file: InputFile) -> bool: ...
-
-    def accepts(self, file: InputFile, closed_us: int | None) -> bool: ...
-
-    def known_us(self, left: Sequence[InputFile], closed_us: int | None) -> int | None: ...
-
-    def tables(self, since_us: int | None) -> Mapping[str, pa.Table]: ...
+    def tables(self, since_us: int | None) -> Mapping[str, pa.Table]:
+        """Return the results that are joined, of windows that end later than a time."""
 
     def lost_spans(self) -> tuple[CountedSpan, ...]: ...
 
@@ -63,28 +73,27 @@ class Upstream(Protocol):
 @dataclass(slots=True)
 class NewFiles:
     """What a step takes of the source: files and their units; those that are bad; those that are no longer what was
-    read; and those that are left for another step.
+    read; and whether some are left for another step.
     """
 
     files: list[InputFile] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
     bad: list[LeftOut] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
-    left: list[InputFile] = field(default_factory=list)
+    is_more: bool = False
 
 
 class FileIntake:
     """Takes the files of each step. While a step runs, it reads ahead the footers of files that the next may take."""
 
-    def __init__(self, setting: StreamSetting, seen: SeenFiles, upstream: Upstream | None = None) -> None:
+    def __init__(self, setting: StreamSetting, seen: SeenFiles) -> None:
         self.footers = FooterReader(setting.source, setting.declared) if setting.source else None
         self.on_bad_file = setting.on_bad_file
         self.seen = seen
-        self.upstream = upstream
         self.stop = Event()
         self.thread: Thread | None = None
 
-    def take(self, step_bytes: int, tasks: int, upstream_us: int | None = None) -> NewFiles:
+    def take(self, step_bytes: int, tasks: int) -> NewFiles:
         """Take files that no step has read, oldest first, as many as a step takes."""
         if self.footers is None:
             return NewFiles()
@@ -92,10 +101,8 @@ class FileIntake:
         listed = list_files(self.footers.source)
         self.seen.check_device(self.footers.source.path)
         new = self.seen.new(listed)
-        if self.upstream:
-            new = [file for file in new if self.upstream.is_ours(file)]
-        count = self.count_taken(new, step_bytes, upstream_us)
-        taken = NewFiles(files=new[:count], changed=self.seen.list_changed(listed), left=new[count:])
+        count = count_taken(new, step_bytes)
+        taken = NewFiles(files=new[:count], changed=self.seen.list_changed(listed), is_more=count < len(new))
         unit_bytes = choose_unit_bytes(sum(file.size for file in taken.files), tasks)
         footers = self.footers.read(taken.files)
         for file in taken.files:
@@ -108,21 +115,11 @@ class FileIntake:
                 taken.units += cut_units(file, footer, unit_bytes)
         return taken
 
-    def count_taken(self, new: Sequence[InputFile], step_bytes: int, upstream_us: int | None) -> int:
-        """Return how many of the files, oldest first, a step takes: one at least, if nothing holds it back."""
-        size = 0
-        for place, file in enumerate(new):
-            is_held_back = self.upstream is not None and not self.upstream.accepts(file, upstream_us)
-            if is_held_back or (place and size + file.size > step_bytes):
-                return place
-            size += file.size
-        return len(new)
-
     @contextmanager
     def prefetch(self, running: Iterable[InputFile]) -> Iterator[None]:
         """Read ahead while a step runs on these files. Nothing is decided: the next step lists the files again."""
         self.end_prefetch()
-        if self.footers is not None and self.upstream is None:
+        if self.footers is not None:
             paths, self.stop = {file.path for file in running}, Event()
             arguments = self.footers, self.seen, paths, self.stop
             self.thread = Thread(target=read_ahead, args=arguments, name="prefetch", daemon=True)
@@ -141,6 +138,16 @@ class FileIntake:
 
     def close(self) -> None:
         self.end_prefetch(CLOSE_S)
+
+
+def count_taken(new: Sequence[InputFile], step_bytes: int) -> int:
+    """Return how many of the files, oldest first, a step takes: one at least."""
+    size = 0
+    for place, file in enumerate(new):
+        size += file.size
+        if place and size > step_bytes:
+            return place
+    return len(new)
 
 
 def read_ahead(footers: FooterReader, seen: SeenFiles, running: Collection[str], stop: Event) -> None:
@@ -170,9 +177,12 @@ def sampled_rows(setting: StreamSetting, unit: Unit, version: int) -> Iterator[p
     says what is wrong with it.
     """
     stream, source = setting.declared, setting.source
-    if (frame := frame_at(setting.root, unit)) is not None:
-        sent = frame_from_bytes(setting.directory.store.get(frame))
+    if unit.kind == FRAME:
+        sent = frame_from_bytes(setting.directory.store.get(setting.directory.name_at(unit.path)))
         yield from check_rows(sent, stream) if sent.header.plan is None else ()
+        return
+    if unit.kind == RESULTS:
+        yield as_stream(read_results(unit), stream)
         return
     assert source is not None
     for columns in ({column.name for column in stream.columns}, step_columns(setting, version)):

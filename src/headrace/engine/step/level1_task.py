@@ -6,22 +6,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from headrace.engine.edge_inbox import frame_at
-from headrace.engine.step.context import Step, StreamSetting, reader_of, step_columns, step_of
+from headrace.engine.step.context import Step, reader_of, step_columns
 from headrace.engine.step.late_rows import Admission
 from headrace.engine.step.side_output import SideOutput
 from headrace.engine.step.task_counts import Counted
 from headrace.inputs import BadFile, InputRows, read
+from headrace.inputs.conversion import as_stream
 from headrace.kernel.combine import NodePartials
 from headrace.kernel.failures import failures_named
 from headrace.kernel.group_owners import split
 from headrace.kernel.interchange import pack, to_bytes
 from headrace.kernel.level1.fold import BUDGET_BYTES, level_one
 from headrace.kernel.level1.reader import Reader, ReadResult
-from headrace.model.units import Unit
+from headrace.model.units import FRAME, RESULTS, Unit
 from headrace.storage.directory import Directory
 from headrace.storage.disk import DamagedError, to_json
-from headrace.storage.records import Attempt, UnitRead
+from headrace.storage.records import UnitRead
+from headrace.storage.results import read_results
 from headrace.storage.store import read_object
 from headrace.wire.frame_checks import check_partials, check_rows
 from headrace.wire.frames import Frame, FrameError, from_bytes
@@ -41,10 +42,9 @@ COUNTS = ""
 """In place of a plan."""
 
 
-def map_units(setting: StreamSetting, attempt: Attempt, places: Iterable[int]) -> Iterator[ReducerInput]:
-    """Level 1 over units of files, and partials that edges sent; the units are known by their places in the journal."""
-    step = step_of(setting, attempt)
-    task = Task(step)
+def map_units(step: Step, places: Iterable[int]) -> Iterator[ReducerInput]:
+    """Level 1 over units of input, and partials that edges sent; the units are known by their places in the journal."""
+    setting, task = step.setting, Task(step)
     partials: list[Frame] = []
     yield from task.run(rows for place in places for rows in unit_rows(step, place, task, partials))
     for frame in partials:
@@ -57,33 +57,40 @@ def unit_rows(step: Step, place: int, task: Task, partials: list[Frame]) -> Iter
     """The rows of a unit, and a note of what was read of it. Partials have none: their frames are put aside."""
     unit = step.journal.units[place]
     row_count, problem, is_partials = 0, None, False
-    name = frame_at(step.setting.root, unit)
-    if name is None:
-        try:
-            for rows in file_rows(step, unit):
-                row_count += rows.table.num_rows + rows.rejected.num_rows
-                yield rows
-        except BadFile as bad:
-            if step.setting.on_bad_file == "stop":
-                raise BadFile(bad.path, bad.problem, bad.detail, BEGUN) from None
-            problem = bad.reason
-    else:
-        frame = kept_frame(step.setting.directory, name)
+    if unit.kind == FRAME:
+        frame = kept_frame(step.setting.directory, unit.path)
         row_count = sum(table.num_rows for table in frame.tables)
         if frame.header.plan is None:
             yield from (InputRows(table, is_from_edge=True) for table in check_rows(frame, step.setting.declared))
         else:
             partials.append(frame)
             is_partials = True
+    else:
+        try:
+            for rows in result_rows(step, unit) if unit.kind == RESULTS else file_rows(step, unit):
+                row_count += rows.table.num_rows + rows.rejected.num_rows
+                yield rows
+        except BadFile as bad:
+            if step.setting.on_bad_file == "stop":
+                raise BadFile(bad.path, bad.problem, bad.detail, BEGUN) from None
+            problem = bad.reason
     task.counted.units.append(UnitRead(place, row_count, problem, is_partials))
 
 
-def kept_frame(directory: Directory, name: str) -> Frame:
+def kept_frame(directory: Directory, place: str) -> Frame:
     """A frame as the state keeps it until its step is committed."""
     try:
-        return from_bytes(read_object(directory.store, name))
+        return from_bytes(read_object(directory.store, directory.name_at(place)))
     except FrameError as problem:
-        raise DamagedError(directory.place(name), f"is damaged: {problem.reason}") from None
+        raise DamagedError(place, f"is damaged: {problem.reason}") from None
+
+
+def result_rows(step: Step, unit: Unit) -> Iterator[InputRows]:
+    """The results of another query, as rows of the stream that they are."""
+    stream, needed = step.setting.declared, step_columns(step.setting, step.journal.registry)
+    rows = as_stream(read_results(unit), stream)
+    rows = rows.select([column.name for column in stream.columns if column.name in needed])
+    yield InputRows(rows, path=unit.path)
 
 
 def file_rows(step: Step, unit: Unit) -> Iterator[InputRows]:
@@ -93,9 +100,9 @@ def file_rows(step: Step, unit: Unit) -> Iterator[InputRows]:
         yield replace(rows, path=unit.path)
 
 
-def map_rows(setting: StreamSetting, attempt: Attempt, pieces: Iterable[InputRows]) -> Iterator[ReducerInput]:
+def map_rows(step: Step, pieces: Iterable[InputRows]) -> Iterator[ReducerInput]:
     """Level 1 over rows that came from a DataFrame."""
-    yield from Task(step_of(setting, attempt)).run(pieces)
+    yield from Task(step).run(pieces)
 
 
 class Task:
@@ -132,7 +139,7 @@ class Task:
         by_reducer: dict[int, list[NodePartials]] = {}
         for part in parts:
             if part.rows:
-                for reducer, share in split(part, self.step.setting.reducers):
+                for reducer, share in split(part, self.step.journal.partitioning):
                     by_reducer.setdefault(reducer, []).append(share)
         packed: dict[tuple[int, ...], bytes] = {}
         for reducer, shares in by_reducer.items():

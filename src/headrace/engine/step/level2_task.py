@@ -6,7 +6,7 @@ A reducer owns its groups, so it needs no other reducer to answer for them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from uuid import uuid4
 
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from headrace.engine.edge_inbox import spans_of
 from headrace.engine.registry import RegisteredQuery, Registry
 from headrace.engine.step.completeness import uncounted_times, with_skipped
-from headrace.engine.step.context import Step, StreamSetting, step_of
+from headrace.engine.step.context import Step
 from headrace.engine.step.level1_task import COUNTS, ReducerInput
 from headrace.engine.step.task_counts import Counted
 from headrace.engine.step.watermark import BEGINNING_US, ENDED_US
@@ -25,16 +25,18 @@ from headrace.kernel.close.instances import Due, Unknown
 from headrace.kernel.close.retained_partials import Retained
 from headrace.kernel.close.windows import Closed, close
 from headrace.kernel.failures import failures_of
-from headrace.kernel.group_owners import owner_without_groups
 from headrace.kernel.interchange import from_bytes
 from headrace.model.arrow import for_people
+from headrace.model.expressions import WINDOW_END
 from headrace.model.query import Query
 from headrace.model.record import Record
 from headrace.model.windows import AnyWindow, Interval
 from headrace.planner.demand import demand
 from headrace.planner.plan import route
-from headrace.storage.disk import digest, from_json
-from headrace.storage.records import Attempt, Manifest, QueryState, ResultFile, SliceFile, StoredFile
+from headrace.storage.directory import object_name
+from headrace.storage.disk import digest, from_json, to_record
+from headrace.storage.records import Manifest, ObjectRef, QueryState, ReducerReport, SliceObject
+from headrace.storage.results import ResultWriter, read_manifest
 from headrace.storage.slices import (
     CACHE,
     Parts,
@@ -43,14 +45,15 @@ from headrace.storage.slices import (
     compact,
     merge_parts,
     needed_slices,
+    pack_slices,
     sections_of,
-    write_slices,
+    share_slices,
 )
-from headrace.storage.staged_results import begin_sync_staged, parquet_bytes, stage_results
+from headrace.storage.store import put_all
 from headrace.windows import bounds_of, instances_ending
 
-MAX_FILES = 16
-"""At this many slice files of a reducer, they are merged into one."""
+MAX_OBJECTS = 16
+"""At this many objects of slices of a reducer, they are merged into one."""
 ORDER = "__order_"
 LONG_S = 1.0
 """Seconds to close the windows of a query that are worth a note."""
@@ -59,25 +62,79 @@ LONG_S = 1.0
 class Reduced(Record, frozen=True):
     """What a reducer did, and what the tasks of level 1 counted, if they sent it to this one."""
 
-    manifest: Manifest
+    report: ReducerReport
     counted: Counted
 
 
-def reduce_step(setting: StreamSetting, attempt: Attempt, reducer: int, pieces: Iterable[ReducerInput]) -> Reduced:
-    step = step_of(setting, attempt)
+def reduce_step(step: Step, reducer: int, pieces: Iterable[ReducerInput]) -> Reduced:
+    """Close the windows that are due, keep the new partials, and write both with a manifest that names them."""
     new = Received(step, pieces)
-    mine = [file for file in step.before.slices if file.reducer == reducer] if step.before else []
-    kept = kept_parts(step, mine) if is_read(step, mine) else {}
+    held = held_slices(step, reducer)
+    kept = kept_parts(step, held) if is_read(step, held) else {}
     closing = Closing(step, reducer)
     journal = step.journal
     if journal.watermark_us is not None:
         closing.close(step.closing, kept, journal.closed_us, journal.watermark_us)
     if journal.ended:
         closing.close(step.registry, merge_parts([kept, new.parts]), journal.watermark_us, ENDED_US)
-    results, wait = closing.stage_results()
-    files, is_compacted = store(step, reducer, mine, kept, new)
-    wait()
-    return Reduced(Manifest(reducer, tuple(files), is_compacted, results, closing.states, closing.seconds), new.counted)
+    return Reduced(write_objects(step, reducer, held, kept, new, closing), new.counted)
+
+
+def held_slices(step: Step, reducer: int) -> list[SliceObject]:
+    """Return the slices that a reducer has before a step. If the partitioning changes with it, it takes its part of
+    what all others had.
+    """
+    before, partitioning = step.before, step.journal.partitioning
+    if before is None:
+        return []
+    location = step.setting.root
+    if partitioning == before.partitioning:
+        ref = known_manifest(step, reducer)
+        return list(read_manifest(location, reducer, ref).slices) if ref is not None else []
+    manifests = [
+        read_manifest(location, place, ref).slices if ref is not None else ()
+        for place, ref in enumerate(before.manifests)
+    ]
+    source = reducer % before.partitioning.copies if reducer < partitioning.copies else None
+    return share_slices(manifests, source, partitioning.key_groups(reducer))
+
+
+def known_manifest(step: Step, reducer: int) -> ObjectRef | None:
+    """Return the manifest of a reducer before a step; None if there is none under the partitioning of the step."""
+    before = step.before
+    if before is None or before.partitioning != step.journal.partitioning or not before.manifests:
+        return None
+    return before.manifests[reducer]
+
+
+def write_objects(
+    step: Step, reducer: int, held: list[SliceObject], kept: Parts, new: Received, closing: Closing
+) -> ReducerReport:
+    """Write what a reducer has after a step: at once, and under names that no other attempt uses."""
+    number, id = step.journal.step, uuid4().hex[:12]
+    slices, objects = next_slices(step, reducer, held, kept, new, object_name("slices", number, reducer, id))
+    results = closing.write_results().finish(number, reducer, id)
+    if results is not None:
+        objects[results[0].object.name] = results[1]
+    ref = known_manifest(step, reducer)
+    if results is not None or (slices if ref is None else slices != held):
+        manifest = to_record(Manifest(number, reducer, tuple(slices), results[0] if results else None))
+        ref = ObjectRef(number, id, digest(manifest))
+        objects[object_name("manifests", number, reducer, id)] = manifest
+    put_all(step.setting.directory.store, objects)
+    sections = results[0].sections if results else ()
+    return ReducerReport(
+        reducer,
+        ref,
+        len(slices),
+        sum(part.object.bytes for part in slices),
+        closing.states,
+        len(sections),
+        results[0].object if results else None,
+        tuple(section for section in sections if section.is_candidate),
+        tuple(part.object.name for part in held if part not in slices and not part.is_shared),
+        closing.seconds,
+    )
 
 
 class Received:
@@ -112,39 +169,45 @@ class Received:
         return list(sections_of(self.setting.stream, self.parts))
 
 
-def is_read(step: Step, files: Sequence[SliceFile]) -> bool:
-    """Whether committed slices are looked at: to close windows, or to put files together."""
+def is_read(step: Step, held: Sequence[SliceObject]) -> bool:
+    """Whether committed slices are looked at: to close windows, or to put objects together."""
     journal = step.journal
-    if journal.ended or len(files) >= MAX_FILES or journal.watermark_us is None:
-        return journal.ended or len(files) >= MAX_FILES
+    if journal.ended or len(held) >= MAX_OBJECTS or journal.watermark_us is None:
+        return journal.ended or len(held) >= MAX_OBJECTS
     closed_us = BEGINNING_US if journal.closed_us is None else journal.closed_us
     windows = {registered.query.window for registered in step.closing.queries.values()}
     ends = [instances_ending(window, closed_us, journal.watermark_us) for window in windows]
     return any(first <= last for first, last in ends)
 
 
-def kept_parts(step: Step, files: Iterable[SliceFile]) -> Parts:
-    """Of the files that were committed."""
+def kept_parts(step: Step, held: Sequence[SliceObject]) -> Parts:
+    """Return the partials that were committed."""
     if step.before is None:
         return {}
     directory, live = step.setting.directory, {span.plan for span in step.before.spans}
-    CACHE.keep_only(directory, step.before.slices)
-    return merge_parts(CACHE.read(directory, step.setting.stream, file, live) for file in files)
+    CACHE.forget(directory, step.before.needed_us)
+    return CACHE.read(directory, step.setting.stream, held, live)
 
 
-def store(step: Step, reducer: int, mine: list[SliceFile], kept: Parts, new: Received) -> tuple[list[SliceFile], bool]:
-    """The files this step adds; if there are many, one in place of all. At the end of the input nobody needs any."""
+def next_slices(
+    step: Step, reducer: int, held: list[SliceObject], kept: Parts, new: Received, name: str
+) -> tuple[list[SliceObject], dict[str, bytes]]:
+    """Return the slices after the step, and the bytes of an object that is new: that of this step, or if there are
+    many, one in place of all. At the end of the input nobody needs any.
+    """
     if step.journal.ended:
-        return [], False
-    setting, number = step.setting, step.journal.step
-    needed_us = step.before.needed_us if step.before else None
-    is_compacted = len(mine) >= MAX_FILES
-    if is_compacted:
-        sections = list(sections_of(setting.stream, compact(merge_parts([kept, new.parts]), needed_us)))
+        return [], {}
+    if len(held) >= MAX_OBJECTS:
+        needed_us = step.before.needed_us if step.before else None
+        parts = compact(merge_parts([kept, new.parts]), needed_us)
+        sections, held = list(sections_of(step.setting.stream, parts)), []
     else:
         sections = new.sections()
-    file = write_slices(setting.directory, reducer, number, sections)
-    return [file] if file else [], is_compacted
+    packed = pack_slices(name, sections, step.journal.partitioning.key_groups(reducer))
+    slices = [*held, *([packed[0]] if packed else [])]
+    needed_us = step.needed_us
+    live = [part for part in slices if needed_us is None or part.end_us > needed_us]
+    return live, {name: packed[1]} if packed and packed[0] in live else {}
 
 
 # Windows
@@ -182,7 +245,7 @@ class Closing:
                 closed = close(*known, max_rows=setting.max_result_rows)
             if (taken_s := time.monotonic() - begun_s) >= LONG_S:
                 self.seconds[name] = self.seconds.get(name, 0.0) + taken_s
-            after = advance_state(state, closed)
+            after = advance_state(state, closed, 0 if is_merged(query, self.step) else closed.table.num_rows)
             if not query.group_by:
                 after = with_skipped(query.window, after, due, Unknown(unknown, gathered.foreign))
             if after != state:
@@ -203,7 +266,7 @@ class Closing:
         """Queries with windows to close. One without groups is answered by one of the reducers that have its rows."""
         for name, query in registry.active.items():
             registered = registry.queries[name]
-            if not query.group_by and owner_without_groups(name, self.step.setting.reducers) != self.reducer:
+            if not query.group_by and self.step.journal.partitioning.owner_of_query(name) != self.reducer:
                 continue
             state = self.state(name, registered)
             after_us = max(time_us for time_us in (closed_us, state.after_us, BEGINNING_US) if time_us is not None)
@@ -211,31 +274,19 @@ class Closing:
             if first <= last:
                 yield name, query, Due(after_us, until_us, state.last_end_us, state.skipped)
 
-    def stage_results(self) -> tuple[tuple[ResultFile, ...], Callable[[], None]]:
-        """A file of results per query; or, if the best rows of all reducers are asked for, of this one's best.
-        They are on the disk after the call that is given.
-        """
-        setting, step = self.step.setting, self.step.journal.step
-        staged: list[ResultFile] = []
-        candidates: list[ResultFile] = []
+    def write_results(self) -> ResultWriter:
+        """Write a section of results per query; or of this reducer's best rows, if the best of all are asked for."""
+        writer = ResultWriter()
         for (name, generation), closed in self.found.items():
             query = self.queries[name, generation]
-            file = f"step-{step:09}-{self.reducer}" + self.step.former(name, generation)
-            if is_merged(query, setting):
+            is_candidate = is_merged(query, self.step)
+            if is_candidate:
                 table = pa.concat_tables([with_orders(part) for part in closed])
-                candidates.append(replace(self.candidate(name, table), generation=generation))
             else:
                 table = for_people(pa.concat_tables([part.table for part in closed]), query.result_columns())
-                made_all = stage_results(self.step.setting.results, name, file, self.step.staging, table)
-                staged += [replace(made, generation=generation) for made in made_all]
-        return (*staged, *candidates), begin_sync_staged(setting.results, staged)
-
-    def candidate(self, query: str, table: pa.Table) -> ResultFile:
-        """The best rows here, for the driver to choose from before it commits."""
-        data = parquet_bytes(table)
-        name = f"staged/{self.step.journal.step:09}-{self.reducer}-{uuid4().hex}.best"
-        self.step.setting.directory.store.put(name, data)
-        return ResultFile(query, StoredFile(name, digest(data), len(data)), "", table.num_rows)
+            is_former = self.step.is_former(name, generation)
+            writer.add(name, generation, table, end_column(query), is_former=is_former, is_candidate=is_candidate)
+        return writer
 
 
 def with_orders(closed: Closed) -> pa.Table:
@@ -245,9 +296,14 @@ def with_orders(closed: Closed) -> pa.Table:
     return table
 
 
-def is_merged(query: Query, setting: StreamSetting) -> bool:
+def is_merged(query: Query, step: Step) -> bool:
     """Whether the driver picks from what the reducers found."""
-    return query.limit is not None and bool(query.group_by) and setting.reducers > 1
+    return query.limit is not None and bool(query.group_by) and step.journal.partitioning.reducers > 1
+
+
+def end_column(query: Query) -> str:
+    """Return the name of the column with the ends of windows in the results."""
+    return next(output.name for output in query.outputs if output.expression == WINDOW_END)
 
 
 def between(parts: Parts, due_queries: Iterable[tuple[str, Query, Due]]) -> Parts:
@@ -310,9 +366,10 @@ def retain_parts(step: Step, parts: Parts, *, is_end: bool) -> Retained:
     return retained
 
 
-def advance_state(state: QueryState, closed: Closed) -> QueryState:
+def advance_state(state: QueryState, closed: Closed, rows: int) -> QueryState:
     return replace(
         state,
+        rows=state.rows + rows,
         last_end_us=closed.last_end_us if closed.last_end_us is not None else state.last_end_us,
         windows=state.windows + closed.windows,
         errors=state.errors + closed.errors,

@@ -13,6 +13,7 @@ from headrace.engine.edge_inbox import FOLDER
 from headrace.engine.step.watermark import BEGINNING_US, ENDED_US
 from headrace.inputs import BadFile
 from headrace.model.errors import UsageError
+from headrace.model.units import RESULTS
 from headrace.storage.directory import Directory
 from headrace.storage.records import CountedSpan, Journal, LeftOut, TakenFrame
 
@@ -24,8 +25,8 @@ def changed_input(directory: Directory, journal: Journal) -> Iterator[tuple[str,
     """Yield files and frames of a step that can't be read any more, with the error, or that have changed."""
     left_out = {file.path for file in journal.bad_files}
     looks = {file.path: (file.size, file.modified_ns) for file in journal.files}
-    frames = {directory.place(entry.name) for entry in directory.store.list(FOLDER)} if journal.frames else set()
-    left_out |= frames
+    left_out |= {directory.place(entry.name) for entry in directory.store.list(FOLDER)} if journal.frames else set()
+    left_out |= {unit.path for unit in journal.units if unit.kind == RESULTS}
     for path in (path for path in {**looks, **{unit.path: None for unit in journal.units}} if path not in left_out):
         try:
             status = os.stat(path)

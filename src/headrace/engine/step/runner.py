@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from headrace.engine.step.context import StreamSetting, step_of
+from headrace.engine.step.context import Step, open_step, to_message
 from headrace.engine.step.level1_task import ReducerInput, map_rows, map_units
 from headrace.engine.step.level2_task import Reduced, reduce_step
 from headrace.inputs import InputRows
 from headrace.inputs.conversion import convert_table
-from headrace.storage.records import Attempt
 
 
 class Ran(NamedTuple):
@@ -22,7 +21,7 @@ class Ran(NamedTuple):
 class Runner(Protocol):
     """What runs the tasks of a step."""
 
-    def run(self, setting: StreamSetting, step: Attempt, rows: Any) -> Ran:
+    def run(self, step: Step, rows: Any) -> Ran:
         """Run level 1 over the units that the journal gives to each task, and over `rows`, then level 2."""
 
     @property
@@ -40,16 +39,18 @@ class InProcess:
     def tasks(self) -> int:
         return self._tasks
 
-    def run(self, setting: StreamSetting, step: Attempt, rows: Any) -> Ran:
+    def run(self, step: Step, rows: Any) -> Ran:
+        mapped, reduced = (open_step(to_message(step, has_state=has_state)) for has_state in (False, True))
+        stream = step.setting.declared
         pieces: list[ReducerInput] = []
         if rows is not None:
             for part in rows:
-                converted = convert_table(part, setting.declared.columns, setting.declared.zone)
-                pieces += map_rows(setting, step, [InputRows(converted.table, converted.rejected)])
-        for share in step_of(setting, step).shares:
-            pieces += map_units(setting, step, share)
-        reduced = [
-            reduce_step(setting, step, reducer, [piece for piece in pieces if piece.reducer == reducer])
-            for reducer in range(setting.reducers)
+                converted = convert_table(part, stream.columns, stream.zone)
+                pieces += map_rows(mapped, [InputRows(converted.table, converted.rejected)])
+        for share in mapped.shares:
+            pieces += map_units(mapped, share)
+        outcomes = [
+            reduce_step(reduced, reducer, [piece for piece in pieces if piece.reducer == reducer])
+            for reducer in range(step.journal.partitioning.reducers)
         ]
-        return Ran(reduced, None if rows is None else sum(part.num_rows for part in rows))
+        return Ran(outcomes, None if rows is None else sum(part.num_rows for part in rows))

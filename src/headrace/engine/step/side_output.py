@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pyarrow as pa
 
+from headrace.engine.sinks.file_formats import parquet_bytes
 from headrace.engine.step.context import Step
 from headrace.model.arrow import arrow_type, for_people
 from headrace.model.types import TIMESTAMP
-from headrace.storage.records import ResultFile
-from headrace.storage.staged_results import stage_rejected
+from headrace.storage.disk import digest
+from headrace.storage.records import RejectedFile, StoredObject
 
 MAX_REJECTED = 1_000_000
 """How many rows a task keeps for the side output; those beyond are counted only."""
@@ -49,8 +52,12 @@ class SideOutput:
         self.tables.append(marked)
         self.rows += marked.num_rows
 
-    def close(self) -> list[ResultFile]:
+    def close(self) -> list[RejectedFile]:
+        """Put the rows into the state, where readers do not look for them before the step is committed."""
         if not self.tables:
             return []
         table = pa.concat_tables(self.tables, promote_options="default")
-        return [stage_rejected(self.step.setting.directory.store, self.step.journal.step, table)]
+        data, step, id = parquet_bytes(table), self.step.journal.step, uuid4().hex
+        staged = StoredObject(f"staged/{step:09}-{id}", digest(data), len(data))
+        self.step.setting.directory.store.put(staged.name, data)
+        return [RejectedFile(staged, f"rejected/step-{step:09}-{id[:8]}.parquet", table.num_rows)]

@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -26,31 +25,32 @@ from headrace.engine.registry import (
     write_answers,
 )
 from headrace.engine.requests import Changes, NoQueries, QueryCatalogue
-from headrace.engine.step.commit_record import Outcome
+from headrace.engine.step.commit_record import Outcome, changed_queries
 from headrace.engine.step.completeness import outlook
-from headrace.engine.step.context import Step, StreamSetting, step_of
+from headrace.engine.step.context import Step, StreamSetting
 from headrace.engine.step.decision import StepFacts, decide_step, next_step
-from headrace.engine.step.input import FileIntake, Upstream, default_step_bytes, sample_of
+from headrace.engine.step.input import FileIntake, NewResults, Upstream, default_step_bytes, sample_of
 from headrace.engine.step.quarantine import DIED, Bisection, is_death, named_failure, newcomers, with_quarantined
 from headrace.engine.step.replay import check_unchanged
 from headrace.engine.step.runner import Ran, Runner
-from headrace.engine.step.task_counts import check_conserved
+from headrace.engine.step.task_counts import check_conserved, check_reducers
 from headrace.engine.step.watermark import ENDED_US
 from headrace.inputs import list_files
 from headrace.kernel.failures import failures_named
-from headrace.model.errors import QueryFailure, UsageError, printable
+from headrace.model.errors import QueryFailure, printable
+from headrace.model.key_groups import Partitioning, choose_partitioning
 from headrace.model.units import Unit
 from headrace.planner.codec import digest_of, encode
 from headrace.planner.cost import FOR_EDGES
 from headrace.planner.plan import Plan
 from headrace.storage.directory import Directory
-from headrace.storage.disk import DamagedError, StateWriteError, begin_sync
-from headrace.storage.garbage import collect_garbage, forget_answers, plans_in, sweep
+from headrace.storage.disk import DamagedError, digest, to_record
+from headrace.storage.garbage import collect_garbage, forget_answers, plans_in, show_rejected, sweep
 from headrace.storage.ownership import Owner
 from headrace.storage.records import Commit, Journal
-from headrace.storage.result_marks import ResultMarks
 from headrace.storage.seen_files import SeenFiles
-from headrace.storage.staged_results import show, show_rejected, staging_folders
+from headrace.storage.store import store_threads
+from headrace.storage.upgrade import upgrade_state
 from headrace.wire.ledger import from_json
 
 LOG = logging.getLogger(__name__)
@@ -78,44 +78,44 @@ class Stepper:
         setting: StreamSetting,
         runner: Runner,
         *,
+        reducers: int = 1,
         quotas: Quotas | None = None,
-        retain_us: int | None = None,
         step_bytes: int | None = None,
         take_over: bool = False,
         tables: Mapping[str, Callable[[], pa.Table]] | None = None,
         catalogue: QueryCatalogue | None = None,
         upstream: Upstream | None = None,
         inbox: Inbox | None = None,
-        reset_results: bool = False,
     ) -> None:
+        """Take the state, and finish what its last commit promises. A new state begins with this many reducers."""
         self.setting = setting
         self.runner = runner
-        self.retain_us = retain_us
         self.step_bytes = step_bytes
         self.upstream = upstream
         self.inbox = inbox
         self.waiting = NewFrames()
         self.finished_us: int | None = None
-        self.wait_for_disk: Callable[[], None] = lambda: None
         self.seconds: dict[str, float] = {}
         """What the step before took to close the windows of queries, of those that took long."""
         self.directory: Directory = setting.directory
-        self.marks = ResultMarks(self.directory, setting.results, reset=reset_results)
         self.owner = Owner(self.directory, take_over=take_over)
         try:
-            self.resume(quotas or Quotas(), tables or {}, catalogue or NoQueries())
+            upgrade_state(self.directory, is_derived=setting.declared.derived is not None)
+            self.resume(reducers, quotas or Quotas(), tables or {}, catalogue or NoQueries())
         except BaseException:
             self.owner.close()
             raise
 
-    def resume(self, quotas: Quotas, tables: Mapping[str, Callable[[], pa.Table]], catalogue: QueryCatalogue) -> None:
+    def resume(
+        self,
+        reducers: int,
+        quotas: Quotas,
+        tables: Mapping[str, Callable[[], pa.Table]],
+        catalogue: QueryCatalogue,
+    ) -> None:
         """Read where the state stands, and finish what its last commit promises."""
         setting, inbox = self.setting, self.inbox
-        self.commit = self.directory.last_commit()
-        self.reset_folders = self.marks.check(self.commit)
-        """Folders that do not have the results of the last commit: they were moved aside."""
-        self.seen = SeenFiles(self.directory, self.commit)
-        self.intake = FileIntake(setting, self.seen, self.upstream)
+        self.load()
         plan = self.directory.plan(self.commit.plan) if self.commit and self.commit.plan else None
         self.kept_plan: tuple[Plan | None, str] = None, ""
         if plan is not None and self.commit and digest_of(encode(plan)) == self.commit.plan:
@@ -124,21 +124,30 @@ class Stepper:
         self.planner = Planner(setting.catalog, setting.declared, plan, self.registry.active, constants)
         begun = self.pending or self.commit
         versions = begun.tables if begun else {}
-        self.changes = Changes(setting, self.planner, quotas, versions, tables, self.keep_table, catalogue)
-        self.finish(None, self.commit)
+        if self.pending is not None:
+            reducers = self.pending.partitioning.reducers
+        elif self.commit is not None:
+            reducers = self.commit.reducers
+        self.changes = Changes(setting, self.planner, quotas, versions, tables, self.keep_table, catalogue, reducers)
+        if self.commit is not None:
+            self.finish(self.commit, self.directory.journal(self.commit.step, self.commit.attempt))
         forget_answers(self.directory, time.time())
-        sweep(self.directory, self.setting.results, self.commit, self.changes.tables)
+        sweep(self.directory, self.commit, self.changes.tables)
+
+    def load(self) -> None:
+        """Read the last commit, and the step that was begun behind it."""
+        self.commit = self.directory.last_commit()
+        self.commit_digest = self.directory.commit_digest(self.commit.step) if self.commit else ""
+        self.pending = self.directory.newest_journal(self.number)
+        """The last attempt at a step that was begun and not committed: it must be run again before any other."""
+        self.seen = SeenFiles(self.directory, self.commit)
+        self.intake = FileIntake(self.setting, self.seen)
 
     # The registry before the next step
 
     @property
     def registry(self) -> Registry:
         return read_registry(self.directory, self.commit.registry if self.commit else 0)
-
-    @property
-    def pending(self) -> Journal | None:
-        """The last attempt at a step that was begun and not committed: it must be run again before any other."""
-        return self.directory.newest_journal(self.number)
 
     @property
     def names(self) -> set[str]:
@@ -171,35 +180,60 @@ class Stepper:
             self.owner.check_held()  # a new owner deletes what this one still looks for
             raise
         for outcome in ran.reduced:
-            for name, taken_s in outcome.manifest.seconds.items():
+            for name, taken_s in outcome.report.seconds.items():
                 self.seconds[name] = max(taken_s, self.seconds.get(name, 0.0))
         rows = sum(outcome.counted.totals.rows for outcome in ran.reduced)
         if rows:
             self.planner.observe(rows, sum(outcome.counted.node_rows for outcome in ran.reduced))
-        self.wait_for_disk()
-        begin_sync(staging_folders(self.directory.name, self.setting.results, commit))()
-        known, before = self.registry, self.commit
-        self.commit = commit = self.owner.write_commit(commit)
-        self.reset_folders = set()
-        self.owner.check_held()  # a new owner finishes the commit itself, and may be further by now
-        try:
-            self.finish(before, commit)
-        except StateWriteError:
-            self.owner.check_held()  # a new owner sweeps what this one was writing
-            raise
+        known = self.registry
+        unneeded = [name for outcome in ran.reduced for name in outcome.report.unneeded]
+        if not self.write_commit(commit):
+            commit, journal, unneeded = self.adopt_commit(commit.step)
+        self.finish(commit, journal, unneeded)
         report_quarantine(known, self.registry)
         report_files(journal, commit)
         return commit
 
+    def adopt_commit(self, step: int) -> tuple[Commit, Journal, list[str]]:
+        """Continue from the commit of an older owner, who was quicker, and may have died before it finished it."""
+        LOG.warning("step %s was committed by an engine that had the state before", step)
+        self.load()
+        assert self.commit is not None
+        journal = self.directory.journal(self.commit.step, self.commit.attempt)
+        assert journal is not None
+        return self.commit, journal, []
+
+    def write_commit(self, commit: Commit) -> bool:
+        """Put the commit of a step. Return False if an older owner of the state was quicker, whose commit is the state
+        then; raise an error if a newer owner was.
+        """
+        data = to_record(changed_queries(self.commit, commit))
+        if not self.owner.write_commit(commit.step, data):
+            return False
+        self.commit, self.commit_digest, self.pending = commit, digest(data), None
+        return True
+
     def begin(self, available: Input) -> Journal | None:
         """Gather what the step may take, decide what it does, and write that down; None if there is nothing to do."""
+        held = store_threads().submit(self.owner.check_held)
         facts = self.gather(available)
+        held.result()
         journal = decide_step(facts)
         if journal is None:
             return None
         if not self.directory.write_journal(journal):
-            raise UsageError("state-lost", f"another engine began step {journal.step}")
+            return self.adopt_journal(journal)
         self.changes.first = {}
+        self.pending = journal
+        return journal
+
+    def adopt_journal(self, refused: Journal) -> Journal:
+        """Return the journal of an older owner that was quicker to begin a step: it is the one to run."""
+        journal = self.directory.newest_journal(refused.step)
+        if journal is None or journal.epoch > self.owner.epoch or journal.batch != refused.batch:
+            raise self.owner.lost_error()
+        check_unchanged(self.directory, journal)
+        self.pending = journal
         return journal
 
     def gather(self, available: Input) -> StepFacts:
@@ -207,21 +241,20 @@ class Stepper:
         only if a journal names it.
         """
         before = self.commit
-        state_bytes = sum(file.file.bytes for file in before.slices) if before else 0
-        registry, taken = self.changes.take(self.registry, state_bytes)
+        registry, taken = self.changes.take(self.registry, before.slice_bytes if before else 0)
         registry = self.without_slow(registry)
         tables = dict(self.changes.tables)
-        upstream_us = self.upstream.closed_us() if self.upstream else None
         tasks = self.runner.tasks
         step_bytes = self.step_bytes or default_step_bytes(tasks)
-        files = self.intake.take(step_bytes, tasks, upstream_us)
+        files = self.intake.take(step_bytes, tasks)
+        results = self.upstream.take(before, step_bytes) if self.upstream else NewResults()
         ledger = from_json(before.edges) if before else {}
         self.waiting = self.inbox.take(ledger, step_bytes, self.live_plans) if self.inbox else NewFrames()
-        units = (*files.units, *self.waiting.units)
+        units = (*files.units, *results.units, *self.waiting.units)
         has_rows = bool(units) or available.rows is not None
         if self.upstream and has_rows:
-            results = self.upstream.tables(before.watermark_us if before else None)
-            tables |= {name: self.keep_table(rows) for name, rows in results.items()}
+            joined = self.upstream.tables(before.watermark_us if before else None)
+            tables |= {name: self.keep_table(rows) for name, rows in joined.items()}
         plan = before.plan if before else None
         if has_rows or self.inbox:
             registry, plan = self.plan_queries(registry, tables, units, available)
@@ -233,7 +266,10 @@ class Stepper:
             plan=plan,
             tables=tables,
             tasks=tasks,
+            partitioning=self.choose_partitioning(registry),
+            epoch=self.owner.epoch,
             files=files,
+            results=results,
             frames=self.waiting,
             requests=tuple(request.id for request in taken),
             clock_us=available.clock_us,
@@ -241,10 +277,14 @@ class Stepper:
             offsets=available.offsets,
             has_rows=has_rows,
             has_edges=self.inbox is not None,
-            is_last=available.ended and self.has_ended(upstream_us, self.waiting),
-            upstream_us=self.upstream.known_us(files.left, upstream_us) if self.upstream else None,
+            is_last=available.ended and self.has_ended(results, self.waiting),
             lost=self.upstream.lost_spans() if self.upstream else (),
         )
+
+    def choose_partitioning(self, registry: Registry) -> Partitioning:
+        ungrouped = sum(not query.group_by for query in registry.active.values())
+        known = self.commit.partitioning if self.commit and self.commit.manifests else None
+        return choose_partitioning(self.changes.reducers, ungrouped, known)
 
     def without_slow(self, registry: Registry) -> Registry:
         """With queries in quarantine whose windows took too long to close in the step before."""
@@ -256,9 +296,9 @@ class Stepper:
         self.seconds = {}
         return registry
 
-    def has_ended(self, upstream_us: int | None, new: NewFrames) -> bool:
+    def has_ended(self, results: NewResults, new: NewFrames) -> bool:
         """Whether nothing more can come from other queries, nor from edges."""
-        is_upstream_done = self.upstream is None or upstream_us == ENDED_US
+        is_upstream_done = self.upstream is None or results.closed_us == ENDED_US
         return is_upstream_done and (self.inbox is None or (not new.is_more and self.inbox.all_ended(new.ledger)))
 
     def run_attempts(self, journal: Journal, available: Input) -> tuple[Journal, Ran]:
@@ -334,9 +374,12 @@ class Stepper:
             plan=plan,
             left_out=(*journal.left_out, *queries),
             is_trial=is_trial,
+            epoch=self.owner.epoch,
         )
         if not self.directory.write_journal(attempt):
             raise self.owner.lost_error()
+        if not is_trial:
+            self.pending = attempt
         return attempt
 
     def run(self, journal: Journal, rows: Any) -> Ran:
@@ -344,7 +387,7 @@ class Stepper:
         if not journal.units and rows is None and not closes:
             return Ran([])
         with self.intake.prefetch(journal.files):
-            return self.runner.run(self.setting, journal.key, rows)
+            return self.runner.run(Step(self.setting, journal, self.commit), rows)
 
     def plan_queries(
         self, registry: Registry, tables: Mapping[str, str], units: Sequence[Unit], available: Input
@@ -390,11 +433,11 @@ class Stepper:
     # Commit
 
     def build_commit(self, journal: Journal, ran: Ran) -> Commit:
-        """The state after the step, if no row of it was lost."""
-        step = Step(self.setting, step_of(self.setting, journal.key).journal, self.commit)
-        outcome = Outcome(step, ran.reduced)
+        """Return the state after the step, if no row of it was lost."""
+        outcome = Outcome(Step(self.setting, journal, self.commit), ran.reduced)
         check_conserved(journal, outcome.counted, ran.dataframe_rows)
-        return outcome.commit(self.owner.epoch, self.retain_us, self.list_inputs(journal))
+        check_reducers(journal, [report.reducer for report in outcome.reports])
+        return outcome.commit(self.owner.epoch, self.commit_digest, self.list_inputs(journal))
 
     def list_inputs(self, journal: Journal) -> int:
         """The step of the newest list of all files that were read; now and then a new one is written."""
@@ -408,25 +451,19 @@ class Stepper:
 
     # After the commit, and after a crash behind it
 
-    def finish(self, before: Commit | None, commit: Commit | None) -> None:
-        """What a commit promises: files under their names, answers to requests, and no files that nobody names."""
-        if commit is None:
-            return
+    def finish(self, commit: Commit, journal: Journal | None, unneeded: Sequence[str] = ()) -> None:
+        """Do what a commit promises: show rejected rows, answer requests, and delete objects that nobody needs."""
         show_rejected(self.directory.store, commit.rejected)
-        files = [(Path(self.setting.results[file.folder].path), file) for file in commit.results]
-        marks = [] if self.reset_folders else list(self.marks.write(commit))
-        shown = show([(root, file) for root, file in files if root not in self.reset_folders])
-        self.wait_for_disk = begin_sync({*marks, *shown})
         self.finished_us = ENDED_US if commit.ended else commit.closed_us
-        journal = self.directory.journal(commit.step, commit.attempt)
         if journal is not None and self.inbox is not None:
+            self.owner.check_held()  # edges must not get orders from an engine that lost the state
             self.inbox.forget(journal.frames)
             self.publish(commit)
         if journal is not None and journal.requests:
             names = {request.id: request.name for request in requests(self.directory)}
             answers = {id: self.answer(names.get(id, ""), commit) for id in journal.requests}
             write_answers(self.directory, journal.requests, answers)
-        collect_garbage(self.directory, before, commit, self.changes.tables, self.setting.results)
+        collect_garbage(self.directory, commit, self.changes.tables, unneeded)
 
     def publish(self, commit: Commit) -> None:
         """The plan that edges are to count under."""
@@ -452,7 +489,6 @@ class Stepper:
     def close(self) -> None:
         try:
             self.intake.close()
-            self.wait_for_disk()
         finally:
             self.owner.close()
 

@@ -5,11 +5,11 @@ the journal, and every row is accounted for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.model.errors import DataError
-from headrace.storage.records import Journal, ResultFile, StreamTotals, UnitRead
+from headrace.storage.records import Journal, RejectedFile, StreamTotals, UnitRead
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Counted:
     start_us: int | None = None
     end_us: int | None = None
     node_rows: int = 0
-    rejected: list[ResultFile] = field(default_factory=list)
+    rejected: list[RejectedFile] = field(default_factory=list)
     units: list[UnitRead] = field(default_factory=list)
 
     @property
@@ -90,6 +90,12 @@ def unit_problem(journal: Journal, counted: Counted) -> str | None:
         if read.problem is None and unit.rows is not None and unit.rows != read.rows:
             return f"{read.rows:,} of {unit.rows:,} rows of {unit.path} were read"
     return None
+
+
+def check_reducers(journal: Journal, reducers: Sequence[int]) -> None:
+    """Raise RowsLostError unless each reducer of a step that ran reports once."""
+    if reducers and sorted(reducers) != list(range(journal.partitioning.reducers)):
+        raise RowsLostError(journal.step, f"of {journal.partitioning.reducers} reducers these reported: {reducers}")
 
 
 def dataframe_problem(read: int, there: int) -> str | None:

@@ -81,3 +81,8 @@ def with_span(spans: Iterable[CountedSpan], new: CountedSpan | None, needed_us: 
                 apart.append(span)
         kept = [*apart, CountedSpan(new.plan, start_us, end_us)]
     return tuple(kept)
+
+
+def closed_after(journal: Journal) -> int | None:
+    """The watermark up to which the step closed windows."""
+    return ENDED_US if journal.ended else journal.watermark_us
