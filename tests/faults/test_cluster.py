@@ -18,7 +18,7 @@ import pytest
 from headrace.cli.commands.init import FILES
 from headrace.cli.main import main
 from headrace.datasets import generate
-from tests.faults.cluster import Cluster, cluster, missing
+from tests.faults.cluster import Cluster, cluster, require_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.jvm]
 ROWS = 20_000
@@ -35,10 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def spark_cluster(folder: Path) -> Iterator[Cluster]:
-    reason = missing()
-    if reason is not None:
-        print(f"no cluster: {reason}")
-        pytest.skip(reason)
+    require_cluster()
     with cluster(folder, hidden=[folder / "hidden"]) as made:
         yield made
 
