@@ -222,6 +222,35 @@ reading_over_headrace   state_store_reading_ms / headrace_ms
         {"state_store": "benchmarks.state_store"},
     ),
     Benchmark(
+        "cluster",
+        """\
+Measure what a step costs on a cluster: its objects and round trips, the driver, a slow store. Needs Java, versitygw.
+
+Steps of 256 otf-low queries in steady state, on local Spark. Without other options the figures have these bounds:
+
+\b
+objects_per_step_256_r4  at most 16: objects that a step with 4 reducers writes
+sequential_round_trips   at most 8: how much longer a step takes for each second
+                         that every request to the store takes longer
+driver_ms_256_r4         at most 60: of a step, what is not the job of Spark
+commit_bytes_growth      at most 4: bytes of a commit of 64 reducers / of 4
+step_s_store_50ms        at most 0.8: seconds of a step if a request takes 50 ms
+local_slowdown           at most 1.1: time of a step on a disk / of an empty job
+                         of two stages, over what that was before the state was
+                         laid out for stores
+cluster_differences      0: result rows of two workers in network namespaces
+                         that local mode does not have (needs root)
+row_us, window_ms        processor time of a row in partial aggregation, and of
+                         an answered window in final aggregation
+""",
+        (
+            option("--steps", 30, "Steps of each run, after 10 to warm up."),
+            option("--step-rows", 100_000, "Rows of a step."),
+            option("--queries", 256, "Number of queries."),
+        ),
+        {"cluster": "benchmarks.cluster"},
+    ),
+    Benchmark(
         "holistic",
         """\
 Measure sketches at two levels over packets, as in "Holistic UDAFs at streaming speeds", and shared on Spark.
