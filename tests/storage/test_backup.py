@@ -12,7 +12,7 @@ import pytest
 from headrace.engine.step.stepper import Input, Stepper
 from headrace.model.errors import UsageError
 from headrace.storage import backup
-from headrace.storage.backup import back_up, restore
+from headrace.storage.backup import back_up
 from headrace.storage.directory import Directory
 from headrace.storage.records import Commit
 from headrace.storage.store import open_store
@@ -40,8 +40,7 @@ def test_a_copy_continues_where_the_state_was(tmp_path: Path) -> None:
     shutil.rmtree(root / "state")
     shutil.rmtree(root / "results")
     shutil.copytree(tmp_path / "results", root / "results")
-    steps = restore(open_store(tmp_path / "copy"), open_store(root), lambda done, count: None)
-    assert steps == {"state": STEPS - 3}
+    assert copy(tmp_path / "copy", root) == {"state": STEPS - 3}
     run_all(root)
     check_results(root, STEPS)
 

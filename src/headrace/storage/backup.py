@@ -6,6 +6,7 @@ A copy is a state itself. It can be taken while the job runs: what a commit name
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from headrace.model.errors import UsageError
 from headrace.storage.directory import (
@@ -43,7 +44,7 @@ Report = Callable[[int, int], None]
 
 
 def back_up(job: Store, target: Store, report: Report) -> dict[str, int]:
-    """Copy the states of a job; return the step of each.
+    """Copy the states of a job, or a copy of them back; return the step of each.
 
     Raises:
         UsageError: The job has no state, or there is something in the target.
@@ -58,13 +59,9 @@ def back_up(job: Store, target: Store, report: Report) -> dict[str, int]:
         steps[name] = copy_state(directory, open_store(place_of(target, name)), report)
         if is_remote(target.location):
             target.create(f"{STATES}/{name}", b"")
-    copy_object(job, target, "identity")
+    with suppress(MissingObjectError):  # no folder of results has asked for it yet
+        copy_object(job, target, "identity")
     return steps
-
-
-def restore(source: Store, job: Store, report: Report) -> dict[str, int]:
-    """Copy a copy back to where a job has its state."""
-    return back_up(source, job, report)
 
 
 def check_empty(store: Store) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache, lru_cache
 from typing import NamedTuple, Protocol, TypeVar
@@ -119,11 +119,6 @@ def put_all(store: Store, objects: Mapping[str, bytes]) -> None:
     wait(puts)
     for put in puts:
         put.result()
-
-
-def get_all(store: Store, names: Iterable[str]) -> Iterator[bytes]:
-    """Yield the bytes of several objects, in order; they are read at once."""
-    return store_threads().map(store.get, names)
 
 
 def read_object(store: Store, name: str, expected: str | None = None) -> bytes:

@@ -14,7 +14,6 @@ from headrace.engine.registry import ask, wait_for_answer
 from headrace.model.errors import UsageError
 from headrace.model.key_groups import KEY_GROUPS
 from headrace.storage.backup import back_up
-from headrace.storage.backup import restore as restore_state
 from headrace.storage.ownership import check_free
 from headrace.storage.store import open_store, place_of
 
@@ -84,7 +83,7 @@ def restore(job: Path, source: str) -> None:
     for stream in load_catalog(spec).streams:
         check_free(open_store(place_of(store, stream.name)))
     with progress_bar("copying the state") as report:
-        steps = restore_state(open_store(source), store, report)
+        steps = back_up(open_store(source), store, report)
     describe_copies(steps, spec.state)
 
 
