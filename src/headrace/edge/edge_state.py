@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from headrace.model.record import Record
+from headrace.model.record import Record, convert
 from headrace.model.units import InputFile
 from headrace.storage.disk import digest
 from headrace.storage.seen_files import Look, remembered_absent
@@ -71,7 +71,8 @@ class EdgeProgress(Record, frozen=True, kw_only=True):
     reading: Reading | None = None
 
     def __post_init__(self) -> None:
-        msgspec.convert(self.position, SourcePosition | None)
+        if self.position is not None:
+            convert(self.position, SourcePosition)
         if not is_plain(self.position):
             raise ValueError("its position is nested too deep")
 

@@ -26,7 +26,7 @@ import msgspec
 
 from headrace.edge.edge_state import EdgeRecord, Known, nothing_known
 from headrace.model.errors import UsageError
-from headrace.model.record import Record
+from headrace.model.record import Record, convert
 from headrace.storage.disk import (
     TEMPORARY,
     DamagedError,
@@ -127,7 +127,7 @@ def read_entries(path: Path) -> list[SpooledFrame]:
         document = json.loads(text)
         if "record" not in document:
             raise DamagedError(path, "is of an older version of Headrace: let that one send it")
-        return entries_in(path, msgspec.convert(document, SpoolHead), len(head) + len(text))
+        return entries_in(path, convert(document, SpoolHead), len(head) + len(text))
 
 
 class Spool:
@@ -155,7 +155,7 @@ class Spool:
             self.check_new(path)
             write_file(path, to_record(nothing_known(edge, stream)))
         with refusing_fields(path):
-            known = msgspec.convert(read_record(path, dict), Known)
+            known = convert(read_record(path, dict), Known)
         if (known.edge, known.stream) != (edge, stream):
             problem = f"{self.folder} is the state of edge {known.edge} for stream {known.stream}"
             raise UsageError("state", problem, hint=f"give {edge} a state directory of its own")

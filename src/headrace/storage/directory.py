@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
 from headrace.model.errors import UsageError
-from headrace.model.record import Count, Record
+from headrace.model.record import Count, Record, convert
 from headrace.planner.codec import decode, digest_of, encode
 from headrace.planner.plan import Plan
 from headrace.storage.disk import DamagedError, digest, local_path, to_record
@@ -329,6 +328,6 @@ def find_format(store: Store) -> StateFormat | None:
         problem = f"the state in {store.location} has format {version}, this program has {FORMAT_VERSION}"
         raise UsageError("state-version", problem, hint="use the version of Headrace that wrote it")
     try:
-        return msgspec.convert(fields, StateFormat)
+        return convert(fields, StateFormat)
     except ValueError as problem:
         raise DamagedError(place_of(store, FORMAT), f"can't be used: {problem}") from None

@@ -22,6 +22,7 @@ from uuid import uuid4
 import msgspec
 
 from headrace.model.errors import DataError, UsageError
+from headrace.model.record import convert
 
 Value = TypeVar("Value")
 DIGEST_BYTES = 16
@@ -214,4 +215,4 @@ def to_json(value: object) -> bytes:
 
 def from_json(text: bytes, kind: type[Value]) -> Value:
     """Return the value in a JSON text; raise a ValueError if it is not of the type."""
-    return msgspec.convert(json.loads(text), kind)
+    return convert(json.loads(text), kind)

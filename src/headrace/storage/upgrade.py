@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from headrace.model.errors import UsageError
 from headrace.model.key_groups import KEY_GROUPS, Partitioning
+from headrace.model.record import convert
 from headrace.model.units import FRAME
 from headrace.storage.directory import (
     FORMAT,
@@ -49,7 +49,7 @@ def upgrade_state(directory: Directory, *, is_derived: bool) -> None:
     for entry in directory.store.list("journal"):
         upgrade_journal(directory, entry.name, newest, reducers)
     directory.store.delete([*map(commit_name, older), "commits/last"])
-    directory.store.put(FORMAT, to_record(msgspec.convert({**fields, "version": FORMAT_VERSION}, StateFormat)))
+    directory.store.put(FORMAT, to_record(convert({**fields, "version": FORMAT_VERSION}, StateFormat)))
 
 
 def upgrade_commit(directory: Directory, step: int, reducers: int) -> None:
@@ -63,7 +63,7 @@ def upgrade_commit(directory: Directory, step: int, reducers: int) -> None:
     del fields["results"], fields["rejected"]
     windows = fields.pop("windows", None)
     try:
-        commit = msgspec.convert(fields, Commit)
+        commit = convert(fields, Commit)
     except ValueError as problem:
         raise DamagedError(directory.place(commit_name(step)), f"can't be used: {problem}") from None
     upgraded = replace(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.model.errors import DataError
-from headrace.model.record import Record
+from headrace.model.record import Record, convert
 from headrace.model.time import SECOND_US, later
 from headrace.wire.frames import FrameCount, FrameError, FrameTime, Header, Member, Name, Position, RowCounts
 
@@ -140,6 +140,6 @@ def to_json(ledger: Ledger) -> dict[str, Any]:
 
 def from_json(document: Mapping[str, Any]) -> dict[str, EdgeState]:
     try:
-        return msgspec.convert(document, dict[str, EdgeState], str_keys=True)
+        return convert(document, dict[str, EdgeState], str_keys=True)
     except ValueError as problem:
         raise DataError("ledger", "this is no ledger of edges", detail=str(problem)) from None
